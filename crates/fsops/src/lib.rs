@@ -1,0 +1,1 @@
+//! File operations and path rules of a sandbox. No network.

@@ -1,0 +1,36 @@
+//! What goes over the wire between podbayd and its clients.
+//!
+//! Each operation is defined once, here: its request, its result and its errors. The daemon serves these types, the
+//! client sends them, and the command line, the MCP tools and the language packages are made from them. This crate does
+//! no I/O.
+//!
+//! A message is a *head*, JSON, followed by a *payload*, raw bytes: [`message`] says how. File contents and command
+//! output travel in the payload, never inside JSON.
+
+pub mod error;
+pub mod message;
+pub mod operation;
+pub mod path;
+
+pub use error::{Error, ErrorCode, Result};
+pub use operation::Operation;
+pub use path::RawPath;
+
+/// The protocol's version. Sides with different majors refuse each other; a larger minor only adds.
+pub const VERSION: Version = Version { major: 1, minor: 0 };
+
+/// A protocol version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Version {
+    /// Changed when old and new can't talk to each other.
+    pub major: u32,
+    /// Raised when something was added.
+    pub minor: u32,
+}
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}

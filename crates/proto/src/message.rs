@@ -1,0 +1,131 @@
+//! A message: JSON head, then raw payload.
+//!
+//! ```text
+//! ┌───────────────┬──────────────┬───────────────────────────┐
+//! │ u32, big end. │ head (JSON)  │ payload, to the body's end │
+//! └───────────────┴──────────────┴───────────────────────────┘
+//! ```
+//! Both directions of every operation have this form, so that one function writes it and one reads it.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{Error, ErrorCode, Result};
+
+/// The largest head that is accepted. Contents travel in the payload, so only a large search result comes near it.
+pub const MAX_HEAD: usize = 64 << 20;
+
+/// How many bytes stand before the head.
+pub const PREFIX: usize = 4;
+
+/// The head as bytes, its length before it; the payload follows by itself.
+///
+/// # Errors
+/// When the head is larger than [`MAX_HEAD`].
+pub fn encode_head(head: &impl Serialize) -> Result<Bytes> {
+    let mut out = BytesMut::with_capacity(256);
+    out.put_u32(0);
+    let mut writer = out.writer();
+    serde_json::to_writer(&mut writer, head).map_err(|error| {
+        Error::new(ErrorCode::Internal, format!("the head of a message can't be written as JSON: {error}"))
+    })?;
+    let mut out = writer.into_inner();
+    let length = out.len() - PREFIX;
+    if length > MAX_HEAD {
+        return Err(Error::new(
+            ErrorCode::TooLarge,
+            format!("the message's head has {length} bytes and {MAX_HEAD} is the most; ask for less at a time"),
+        ));
+    }
+    out[..PREFIX].copy_from_slice(&(length as u32).to_be_bytes());
+    Ok(out.freeze())
+}
+
+/// Takes the head off a body that arrives in pieces.
+///
+/// ```
+/// # use podbay_proto::message::{HeadReader, encode_head};
+/// let mut reader = HeadReader::default();
+/// let mut body = encode_head(&"head").unwrap().to_vec();
+/// body.extend_from_slice(b"payload");
+/// assert!(reader.push(&body[..3]).unwrap().is_none());
+/// let (head, payload) = reader.push(&body[3..]).unwrap().unwrap();
+/// assert_eq!(podbay_proto::message::decode_head::<String>(&head).unwrap(), "head");
+/// assert_eq!(&payload[..], b"payload");
+/// ```
+#[derive(Debug, Default)]
+pub struct HeadReader {
+    buffered: BytesMut,
+}
+
+impl HeadReader {
+    /// Takes the next piece. Once the head is complete: the head, and what came of the payload with it.
+    ///
+    /// # Errors
+    /// When the announced length is more than [`MAX_HEAD`].
+    pub fn push(&mut self, piece: &[u8]) -> Result<Option<(Bytes, Bytes)>> {
+        self.buffered.extend_from_slice(piece);
+        let Some(prefix) = self.buffered.first_chunk::<PREFIX>() else { return Ok(None) };
+        let length = u32::from_be_bytes(*prefix) as usize;
+        if length > MAX_HEAD {
+            return Err(bad(format!("a head of {length} bytes was announced and {MAX_HEAD} is the most")));
+        }
+        if self.buffered.len() < PREFIX + length {
+            return Ok(None);
+        }
+        let mut whole = self.buffered.split().freeze();
+        let payload = whole.split_off(PREFIX + length);
+        Ok(Some((whole.split_off(PREFIX), payload)))
+    }
+
+    /// The error for a body that ended before its head did.
+    pub fn cut(&self) -> Error {
+        bad(format!("the message ended after {} bytes, in the middle of its head", self.buffered.len()))
+    }
+}
+
+/// Reads a head.
+///
+/// # Errors
+/// When it isn't the JSON of a `T`.
+pub fn decode_head<T: DeserializeOwned>(head: &[u8]) -> Result<T> {
+    serde_json::from_slice(head).map_err(|error| bad(format!("the head of the message isn't understood: {error}")))
+}
+
+fn bad(message: String) -> Error {
+    Error::new(ErrorCode::BadMessage, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_cut_anywhere_is_put_together_again() {
+        let mut body = encode_head(&vec!["a", "b"]).unwrap().to_vec();
+        body.extend_from_slice(b"xyz");
+        for cut in 0..=body.len() {
+            let mut reader = HeadReader::default();
+            let first = reader.push(&body[..cut]).unwrap();
+            let (head, payload) = match first {
+                Some((head, mut payload)) => {
+                    payload = [&payload[..], &body[cut..]].concat().into();
+                    (head, payload)
+                }
+                None => reader.push(&body[cut..]).unwrap().unwrap(),
+            };
+            assert_eq!(decode_head::<Vec<String>>(&head).unwrap(), ["a", "b"]);
+            assert_eq!(&payload[..], b"xyz");
+        }
+    }
+
+    #[test]
+    fn an_absurd_length_is_refused_before_anything_is_kept() {
+        assert_eq!(HeadReader::default().push(&[0xff; 8]).unwrap_err().code, ErrorCode::BadMessage);
+    }
+
+    #[test]
+    fn a_head_of_the_wrong_type_is_a_bad_message() {
+        assert_eq!(decode_head::<Vec<u8>>(b"{}").unwrap_err().code, ErrorCode::BadMessage);
+    }
+}
