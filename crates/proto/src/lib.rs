@@ -8,9 +8,12 @@
 //! output travel in the payload, never inside JSON.
 
 pub mod error;
+pub mod exec;
 pub mod message;
 pub mod operation;
 pub mod path;
+pub mod record;
+pub mod session;
 
 pub use error::{Error, ErrorCode, Result};
 pub use operation::Operation;

@@ -1,0 +1,159 @@
+//! A command's output as a sequence of records: what was printed, by which stream, and how it ended.
+//!
+//! ```text
+//! ┌──────┬───────────────┬──────┐
+//! │ kind │ u32, big end. │ data │   kind 1: stdout · 2: stderr · 3: bytes lost (u64) · 4: the end (JSON of an Info)
+//! └──────┴───────────────┴──────┘
+//! ```
+//! The same records go from a command's shim to podbayd and from podbayd to the client.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use crate::exec::{Info, Stream};
+use crate::{Error, ErrorCode, Result};
+
+/// The most data in one record of output.
+pub const MAX_DATA: usize = 256 << 10;
+
+/// The most data in the record of the end.
+const MAX_END: usize = 1 << 20;
+
+/// How many bytes stand before the data.
+pub const HEADER: usize = 5;
+
+/// One record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Record {
+    /// Something was printed.
+    Output(Stream, Bytes),
+    /// That many bytes were printed here and are no longer to be had.
+    Lost(u64),
+    /// The command has ended. The last record.
+    End(Box<Info>),
+}
+
+impl Record {
+    /// How far it moves the offset in the output.
+    pub fn span(&self) -> u64 {
+        match self {
+            Self::Output(_, data) => data.len() as u64,
+            Self::Lost(bytes) => *bytes,
+            Self::End(_) => 0,
+        }
+    }
+}
+
+/// The header of a record of output.
+pub fn output_header(stream: Stream, length: usize) -> [u8; HEADER] {
+    header(if stream == Stream::Stdout { 1 } else { 2 }, length)
+}
+
+/// A record of lost bytes.
+pub fn encode_lost(bytes: u64) -> Vec<u8> {
+    [&header(3, 8)[..], &bytes.to_be_bytes()].concat()
+}
+
+/// The record of the end.
+///
+/// # Errors
+/// When the JSON can't be made.
+pub fn encode_end(info: &Info) -> Result<Vec<u8>> {
+    let json = serde_json::to_vec(info).map_err(|error| Error::new(ErrorCode::Internal, error.to_string()))?;
+    Ok([&header(4, json.len())[..], &json].concat())
+}
+
+fn header(kind: u8, length: usize) -> [u8; HEADER] {
+    let [a, b, c, d] = (length as u32).to_be_bytes();
+    [kind, a, b, c, d]
+}
+
+/// Takes records from a stream of bytes that arrives in pieces of any size.
+#[derive(Debug, Default)]
+pub struct RecordReader {
+    buffered: BytesMut,
+}
+
+impl RecordReader {
+    /// Takes the next piece of the stream.
+    pub fn push(&mut self, piece: &[u8]) {
+        self.buffered.extend_from_slice(piece);
+    }
+
+    /// The next record, if it is complete.
+    ///
+    /// # Errors
+    /// `bad_message` when the bytes aren't records.
+    pub fn next_record(&mut self) -> Result<Option<Record>> {
+        let Some(&[kind, a, b, c, d]) = self.buffered.first_chunk::<HEADER>() else { return Ok(None) };
+        let length = u32::from_be_bytes([a, b, c, d]) as usize;
+        let most = if kind == 4 { MAX_END } else { MAX_DATA };
+        if length > most || !(1..=4).contains(&kind) || (kind == 3 && length != 8) {
+            return Err(bad(format!("no record has kind {kind} and {length} bytes")));
+        }
+        if self.buffered.len() < HEADER + length {
+            self.buffered.reserve(HEADER + length - self.buffered.len());
+            return Ok(None);
+        }
+        self.buffered.advance(HEADER);
+        let mut data = self.buffered.split_to(length).freeze();
+        Ok(Some(match kind {
+            1 => Record::Output(Stream::Stdout, data),
+            2 => Record::Output(Stream::Stderr, data),
+            3 => Record::Lost(data.get_u64()),
+            _ => Record::End(
+                serde_json::from_slice(&data)
+                    .map_err(|error| bad(format!("the record of a command's end isn't understood: {error}")))?,
+            ),
+        }))
+    }
+
+    /// Whether a record has begun and isn't complete.
+    pub fn is_inside_record(&self) -> bool {
+        !self.buffered.is_empty()
+    }
+}
+
+fn bad(message: String) -> Error {
+    Error::new(ErrorCode::BadMessage, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_survive_any_division() {
+        let mut bytes = output_header(Stream::Stderr, 3).to_vec();
+        bytes.extend_from_slice(b"err");
+        bytes.extend(encode_lost(7));
+        bytes.extend_from_slice(&output_header(Stream::Stdout, 0));
+        for size in 1..=bytes.len() {
+            let mut reader = RecordReader::default();
+            let mut records = Vec::new();
+            for piece in bytes.chunks(size) {
+                reader.push(piece);
+                while let Some(record) = reader.next_record().unwrap() {
+                    records.push(record);
+                }
+            }
+            assert_eq!(
+                records,
+                [
+                    Record::Output(Stream::Stderr, Bytes::from_static(b"err")),
+                    Record::Lost(7),
+                    Record::Output(Stream::Stdout, Bytes::new()),
+                ]
+            );
+            assert!(!reader.is_inside_record());
+        }
+    }
+
+    #[test]
+    fn what_is_no_record_is_refused() {
+        for bytes in [&[9, 0, 0, 0, 0][..], &[1, 0xff, 0, 0, 0], &[3, 0, 0, 0, 7], &[4, 0, 0, 0, 2, b'{', b'}']] {
+            let mut reader = RecordReader::default();
+            reader.push(bytes);
+            assert_eq!(reader.next_record().unwrap_err().code, ErrorCode::BadMessage, "{bytes:?}");
+        }
+    }
+}

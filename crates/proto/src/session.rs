@@ -1,0 +1,53 @@
+//! The first request on a connection, and the names that both sides use on every other.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Operation, RawPath, Version};
+
+/// The header with the id of a mutating request.
+pub const REQUEST_ID: &str = "podbay-request";
+
+/// The header with the token, where podbayd listens on TCP.
+pub const TOKEN: &str = "x-podbay-token";
+
+/// The byte that opens a connection for bulk transfers, before HTTP/2's own preface. A connection without it is for
+/// everything else. The two differ in their windows: large ones are fast, small ones answer soon.
+pub const BULK: u8 = b'B';
+
+/// Bodies larger than this belong on the bulk connection.
+pub const BULK_FROM: u64 = 1 << 20;
+
+/// What `podbayd connect` prints before the byte stream begins: this, then a line feed.
+pub const GREETING: &str = "podbayd ready";
+
+/// Asks podbayd who it is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Hello {
+    /// The client's protocol version.
+    pub version: Version,
+}
+
+impl Operation for Hello {
+    const NAME: &'static str = "hello";
+    const MUTATES: bool = false;
+    type Output = Welcome;
+}
+
+/// Who podbayd is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Welcome {
+    /// Its protocol version.
+    pub version: Version,
+    /// Its build.
+    pub build: String,
+    /// This run of podbayd: another value means that it was restarted and remembers no requests.
+    pub instance: String,
+    /// The working directory of commands and the start of relative paths.
+    pub workdir: RawPath,
+    /// Where it keeps its own files.
+    pub state: RawPath,
+    /// Whether a command can have limits on memory and processes of its own.
+    pub exec_limits: bool,
+}
