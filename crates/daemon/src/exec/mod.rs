@@ -1,0 +1,300 @@
+//! Commands, as podbayd sees them: each a directory and, while anything of it lives, a shim.
+
+mod budget;
+pub mod control;
+pub mod log;
+mod retention;
+pub mod zygote;
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use podbay_proto::exec::{Command, ExecId, Info, State};
+use podbay_proto::message::{HeadReader, decode_head, encode_head};
+use podbay_proto::record::{Record, RecordReader};
+use podbay_proto::{Error, ErrorCode, RawPath, Result};
+use rustix::fs::FlockOperation;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+use self::control::Request;
+use self::log::Log;
+use self::zygote::Zygote;
+
+/// All commands of a sandbox.
+pub struct Execs {
+    /// Where their directories are, absolute.
+    root: PathBuf,
+    workdir: RawPath,
+    zygote: tokio::sync::Mutex<Arc<Zygote>>,
+}
+
+/// A way to a command: its shim, or what the shim left.
+pub enum Found {
+    /// The shim lives.
+    Shim(Link),
+    /// It has gone; this is what is known.
+    Settled(Info),
+}
+
+/// A connection to a shim.
+pub struct Link {
+    socket: UnixStream,
+}
+
+impl Execs {
+    /// The commands below a state directory, which must be the process's current one: socket paths are short that way.
+    ///
+    /// # Errors
+    /// When their directory can't be made.
+    pub fn new(state: &Path, workdir: RawPath, zygote: Zygote) -> io::Result<Self> {
+        let root = state.join("exec");
+        fs::create_dir_all(&root)?;
+        Ok(Self { root, workdir, zygote: tokio::sync::Mutex::new(Arc::new(zygote)) })
+    }
+
+    fn dir(&self, id: &ExecId) -> PathBuf {
+        self.root.join(id.as_str())
+    }
+
+    /// Starts a command, unless its id was started before; then finds that one. Tells which.
+    ///
+    /// # Errors
+    /// When its directory can't be made or no shim can be had.
+    pub async fn start(&self, id: &ExecId, command: Command) -> Result<(Found, bool)> {
+        if command.limits.memory.is_some() || command.limits.processes.is_some() {
+            return Err(Error::new(
+                ErrorCode::Unsupported,
+                "limits on memory and processes of one command need a cgroup, and this sandbox has none to give",
+            ));
+        }
+        // No await between mkdir and bind: whoever finds the directory finds the socket in it.
+        let dir = self.dir(id);
+        match fs::create_dir(&dir) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok((self.find(id).await?, false)),
+            Err(error) => return Err(exec_io(id, "its directory can't be made", &error)),
+        }
+        let prepared = self.prepare(id).map_err(|error| exec_io(id, "its directory can't be prepared", &error))?;
+        retention::sweep(&self.root);
+        let (lock, listener) = prepared;
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()
+            .map_err(|error| exec_io(id, "no connection to its shim can be made", &error))?;
+        self.fork_shim([lock.as_fd(), listener.as_fd(), theirs.as_fd()])
+            .await
+            .map_err(|error| exec_io(id, "its shim can't be started", &error))?;
+        drop((lock, listener, theirs));
+        let mut link = Link::new(ours).map_err(|error| exec_io(id, "its shim can't be reached", &error))?;
+        let start = control::Start {
+            id: id.clone(),
+            command: Command { cwd: command.cwd.or_else(|| Some(self.workdir.clone())), ..command },
+            log: RawPath::from(dir.join(log::HEAD).as_os_str().as_bytes()),
+        };
+        match link.send(&Request::Start(Box::new(start)), &[]).await {
+            Ok(()) => Ok((Found::Shim(link), true)),
+            Err(_) => Ok((self.find(id).await?, true)),
+        }
+    }
+
+    fn prepare(&self, id: &ExecId) -> io::Result<(OwnedFd, UnixListener)> {
+        let dir = File::open(self.dir(id))?;
+        rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive)?;
+        let listener = UnixListener::bind(self.socket(id))?;
+        Ok((dir.into(), listener))
+    }
+
+    /// Relative to the state directory, so that it fits into a socket address however deep that lies.
+    fn socket(&self, id: &ExecId) -> PathBuf {
+        Path::new("exec").join(id.as_str()).join(control::SOCKET)
+    }
+
+    async fn fork_shim(&self, fds: [std::os::fd::BorrowedFd<'_>; 3]) -> io::Result<()> {
+        let zygote = self.zygote.lock().await.clone();
+        if zygote.fork_shim(fds).await.is_ok() {
+            return Ok(());
+        }
+        // Something in the sandbox has killed it.
+        let mut current = self.zygote.lock().await;
+        if Arc::ptr_eq(&current, &zygote) {
+            *current = Arc::new(Zygote::restart()?);
+        }
+        let zygote = current.clone();
+        drop(current);
+        zygote.fork_shim(fds).await
+    }
+
+    /// Finds a command that was started before.
+    ///
+    /// # Errors
+    /// `exec_not_found`.
+    pub async fn find(&self, id: &ExecId) -> Result<Found> {
+        match UnixStream::connect(self.socket(id)).await {
+            Ok(socket) => Ok(Found::Shim(Link { socket })),
+            Err(_) => self.settled(id).map(Found::Settled),
+        }
+    }
+
+    /// What the shim of a command left.
+    ///
+    /// # Errors
+    /// `exec_not_found`.
+    pub fn settled(&self, id: &ExecId) -> Result<Info> {
+        let dir = self.dir(id);
+        let read = |name: &str| fs::read(dir.join(name)).ok().and_then(|json| serde_json::from_slice::<Info>(&json).ok());
+        let mut info = match read(control::ENDED) {
+            Some(ended) => ended,
+            None => {
+                let made = fs::metadata(&dir).map_err(|_| not_found(id))?.modified().ok();
+                let started_ms = made.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+                let unknown = Info {
+                    id: id.clone(),
+                    command: String::new(),
+                    started_ms: started_ms.map_or(0, |time| time.as_millis() as u64),
+                    state: State::Lost,
+                    output_bytes: 0,
+                    dropped_bytes: 0,
+                    log: RawPath::from(dir.join(log::HEAD).as_os_str().as_bytes()),
+                    input_bytes: 0,
+                    processes: Vec::new(),
+                };
+                let mut info = read(control::STARTED).unwrap_or(unknown);
+                info.state = State::Lost;
+                info.output_bytes = self.log(id)?.end();
+                info
+            }
+        };
+        info.processes = Vec::new();
+        Ok(info)
+    }
+
+    /// A command's log.
+    ///
+    /// # Errors
+    /// `exec_not_found`.
+    pub fn log(&self, id: &ExecId) -> Result<Log> {
+        let dir = File::open(self.dir(id)).map_err(|_| not_found(id))?;
+        Log::open(dir.into()).map_err(|error| exec_io(id, "its log can't be read", &error))
+    }
+
+    /// All commands, oldest first; optionally only those of which something lives.
+    ///
+    /// # Errors
+    /// When the directory can't be read.
+    pub async fn list(&self, running: bool) -> Result<Vec<Info>> {
+        let entries = fs::read_dir(&self.root)
+            .map_err(|error| Error::new(ErrorCode::Io, format!("the commands can't be listed: {error}")))?;
+        let mut list = Vec::new();
+        for entry in entries.flatten() {
+            let Some(id) = entry.file_name().to_str().and_then(|name| ExecId::new(name).ok()) else { continue };
+            // A command may be forgotten while this looks.
+            match self.find(&id).await {
+                Ok(Found::Shim(mut link)) => match link.ask::<Info>(&Request::Status, &[]).await {
+                    Ok(info) => list.push(info),
+                    Err(_) if !running => list.extend(self.settled(&id)),
+                    Err(_) => {}
+                },
+                Ok(Found::Settled(info)) if !running => list.push(info),
+                _ => {}
+            }
+        }
+        list.sort_by(|a, b| (a.started_ms, &a.id).cmp(&(b.started_ms, &b.id)));
+        Ok(list)
+    }
+}
+
+impl Link {
+    fn new(socket: std::os::unix::net::UnixStream) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket: UnixStream::from_std(socket)? })
+    }
+
+    /// Sends a request.
+    ///
+    /// # Errors
+    /// When the shim is gone.
+    pub async fn send(&mut self, request: &Request, data: &[u8]) -> io::Result<()> {
+        let head = encode_head(request).map_err(io::Error::other)?;
+        self.socket.write_all(&head).await?;
+        self.socket.write_all(data).await
+    }
+
+    /// Sends a request and takes its one answer.
+    ///
+    /// # Errors
+    /// When the shim is gone.
+    pub async fn ask<T: serde::de::DeserializeOwned>(&mut self, request: &Request, data: &[u8]) -> io::Result<T> {
+        // A shim that won't take the data may have answered already and closed.
+        let sent = self.send(request, data).await;
+        let mut reader = HeadReader::default();
+        let mut buffer = [0; 4096];
+        loop {
+            let count = self.socket.read(&mut buffer).await?;
+            if count == 0 {
+                return Err(sent.err().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into()));
+            }
+            if let Some((head, _)) = reader.push(&buffer[..count]).map_err(io::Error::other)? {
+                return decode_head(&head).map_err(io::Error::other);
+            }
+        }
+    }
+
+    /// The next record; nothing when the shim is gone.
+    ///
+    /// # Errors
+    /// When what comes isn't records.
+    pub async fn next_record(&mut self, reader: &mut RecordReader, buffer: &mut [u8]) -> io::Result<Option<Record>> {
+        loop {
+            if let Some(record) = reader.next_record().map_err(io::Error::other)? {
+                return Ok(Some(record));
+            }
+            match self.socket.read(buffer).await {
+                Ok(0) | Err(_) => return Ok(None),
+                Ok(count) => reader.push(&buffer[..count]),
+            }
+        }
+    }
+
+    /// Waits for the end; nothing when the shim has gone without telling.
+    pub async fn end(&mut self) -> Option<Info> {
+        self.send(&Request::Wait, &[]).await.ok()?;
+        let mut reader = RecordReader::default();
+        let mut buffer = [0; 4096];
+        match self.next_record(&mut reader, &mut buffer).await {
+            Ok(Some(Record::End(info))) => Some(*info),
+            _ => None,
+        }
+    }
+}
+
+/// The beginning and the end of a command's output.
+pub struct Collected {
+    /// Which stream wrote how many of the bytes.
+    pub runs: Vec<(podbay_proto::exec::Stream, u64)>,
+    /// What was left out.
+    pub cut: Option<podbay_proto::exec::Cut>,
+    /// The bytes.
+    pub bytes: Bytes,
+}
+
+mod collect;
+pub use collect::collect;
+
+fn not_found(id: &ExecId) -> Error {
+    Error::new(ErrorCode::ExecNotFound, format!("there is no command {id} in this sandbox; 'list' names those that are"))
+}
+
+fn exec_io(id: &ExecId, what: &str, error: &io::Error) -> Error {
+    let code = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+        Some(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => ErrorCode::NoSpace,
+        Some(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM) => ErrorCode::PermissionDenied,
+        Some(rustix::io::Errno::ROFS) => ErrorCode::ReadOnly,
+        _ => ErrorCode::Io,
+    };
+    Error::new(code, format!("command {id}: {what}: {error}"))
+}

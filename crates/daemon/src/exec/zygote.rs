@@ -1,0 +1,139 @@
+//! The zygote: a small process with one thread that forks shims.
+//!
+//! podbayd has several threads, so it can't fork without an exec; a shim made by fork and exec costs a millisecond more. The
+//! zygote is forked off before podbayd has threads. It knows nothing: each byte on its socket brings three descriptors, and the
+//! fork reads the rest from the last of them.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::{Command, Stdio};
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+};
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+
+use crate::sys::{self, Fork, Reaped};
+
+/// Directory, listening socket, first connection.
+const DESCRIPTORS: usize = 3;
+
+/// The way to the zygote.
+pub struct Zygote {
+    socket: UnixStream,
+}
+
+/// A zygote that was forked before there was an asynchronous runtime.
+pub struct Forked(std::os::unix::net::UnixStream);
+
+/// Forks the zygote. To be called first of all, while there is one thread and no descriptor of importance.
+///
+/// # Errors
+/// When the kernel has no room for a socket or a process.
+pub fn fork() -> io::Result<Forked> {
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+    match sys::fork()? {
+        Fork::Parent => Ok(Forked(ours)),
+        Fork::Child => {
+            drop(ours);
+            std::process::exit(main(theirs.into()));
+        }
+    }
+}
+
+impl Zygote {
+    /// Takes over a forked zygote, inside the runtime.
+    ///
+    /// # Errors
+    /// When the socket can't be watched.
+    pub fn new(forked: Forked) -> io::Result<Self> {
+        forked.0.set_nonblocking(true)?;
+        Ok(Self { socket: UnixStream::from_std(forked.0)? })
+    }
+
+    /// Starts another one by running podbayd anew, after the first was killed.
+    ///
+    /// # Errors
+    /// When podbayd's own program can't be run.
+    pub fn restart() -> io::Result<Self> {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+        let mut command = Command::new("/proc/self/exe");
+        command.arg("zygote").stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null());
+        command.spawn()?;
+        Self::new(Forked(ours))
+    }
+
+    /// Forks a shim with these descriptors.
+    ///
+    /// # Errors
+    /// When the zygote is gone.
+    pub async fn fork_shim(&self, fds: [BorrowedFd<'_>; DESCRIPTORS]) -> io::Result<()> {
+        self.socket
+            .async_io(Interest::WRITABLE, || {
+                let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+                let mut control = SendAncillaryBuffer::new(&mut space);
+                control.push(SendAncillaryMessage::ScmRights(&fds));
+                rustix::net::sendmsg(&self.socket, &[IoSlice::new(b"!")], &mut control, SendFlags::NOSIGNAL)?;
+                Ok(())
+            })
+            .await
+    }
+}
+
+/// The zygote's life, until podbayd is gone. Its children, the shims, stay.
+pub fn main(socket: OwnedFd) -> i32 {
+    // Shims inherit everything, so nothing may be open that podbayd had open.
+    let Ok(socket) = sys::move_to_three(socket) else { return 1 };
+    sys::close_from(4);
+    let Ok(children) = sys::child_signals() else { return 1 };
+    loop {
+        let mut fds = [
+            rustix::event::PollFd::new(&socket, rustix::event::PollFlags::IN),
+            rustix::event::PollFd::new(&children, rustix::event::PollFlags::IN),
+        ];
+        match rustix::event::poll(&mut fds, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return 1,
+        }
+        let (request, ended) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
+        if ended {
+            let mut notice = [0; 128];
+            while rustix::io::read(&children, &mut notice).is_ok() {}
+            while let Reaped::Ended(_) = sys::reap() {}
+        }
+        if request {
+            match receive(socket.as_fd()) {
+                Ok(Some([dir, listener, first])) => match sys::fork() {
+                    Ok(Fork::Child) => {
+                        drop((socket, children));
+                        std::process::exit(crate::shim::run(dir, listener, first));
+                    }
+                    // Closing the descriptors tells podbayd that there is no shim.
+                    Ok(Fork::Parent) | Err(_) => {}
+                },
+                Ok(None) => return 0,
+                Err(_) => return 1,
+            }
+        }
+    }
+}
+
+fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<[OwnedFd; DESCRIPTORS]>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    let message =
+        rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    if message.bytes == 0 {
+        return Ok(None);
+    }
+    let mut fds = Vec::with_capacity(DESCRIPTORS);
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = message {
+            fds.extend(received);
+        }
+    }
+    fds.try_into().map(Some).map_err(|_| io::Error::other("a message to the zygote came without its descriptors"))
+}

@@ -1,0 +1,8 @@
+//! podbayd: the small static daemon in every sandbox that does the work.
+//!
+//! [`serve`] answers operations on byte streams, [`connect`] bridges a pair of descriptors to the running daemon,
+//! [`shim`] looks after one command.
+
+pub mod exec;
+pub mod shim;
+pub mod sys;

@@ -1,0 +1,168 @@
+//! Starting a command's own process.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::process::{self, Stdio};
+
+use podbay_proto::exec::{Limits, Program};
+use podbay_proto::{Error, ErrorCode, RawPath, Result};
+use rustix::process::{Resource, Rlimit};
+
+use crate::exec::control;
+use crate::sys;
+
+/// The kernel takes no argument longer than this, its final NUL included.
+const MAX_ARGUMENT: usize = 128 << 10;
+
+/// A command's own process and the shim's ends of its pipes.
+pub struct Child {
+    /// Its process id.
+    pub pid: i32,
+    /// Standard input, when it stays open.
+    pub stdin: Option<OwnedFd>,
+    /// Standard output.
+    pub stdout: OwnedFd,
+    /// Standard error.
+    pub stderr: OwnedFd,
+}
+
+/// Starts it.
+///
+/// # Errors
+/// `spawn_failed`, or what is wrong with the working directory.
+pub fn spawn(start: &control::Start) -> Result<Child> {
+    let mut command = command_line(start)?;
+    let (stdout, stdout_theirs) = pipe()?;
+    let (stderr, stderr_theirs) = pipe()?;
+    command.stdout(Stdio::from(stdout_theirs)).stderr(Stdio::from(stderr_theirs));
+    let stdin = if start.command.stdin {
+        let (theirs, ours) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(no_pipe)?;
+        rustix::io::ioctl_fionbio(&ours, true).map_err(no_pipe)?;
+        command.stdin(Stdio::from(theirs));
+        Some(ours)
+    } else {
+        command.stdin(Stdio::null());
+        None
+    };
+    for (name, value) in &start.command.env {
+        if name.is_empty() || name.contains(['=', '\0']) || value.as_bytes().contains(&0) {
+            let message = format!("{name:?} can't be an environment variable: '=' or NUL in its name, or NUL in its value");
+            return Err(Error::new(ErrorCode::InvalidArgument, message));
+        }
+        command.env(name, os(value));
+    }
+    if let Some(cwd) = &start.command.cwd {
+        command.current_dir(os(cwd));
+    }
+    let limits = start.command.limits.clone();
+    sys::before_exec(&mut command, move || prepare(&limits));
+    let child = command.spawn().map_err(|error| spawn_error(start, &error))?;
+    Ok(Child { pid: child.id() as i32, stdin, stdout, stderr })
+}
+
+fn command_line(start: &control::Start) -> Result<process::Command> {
+    match &start.command.program {
+        Program::Shell(line) if line.as_bytes().contains(&0) => Err(nul()),
+        Program::Shell(line) => {
+            let mut command = process::Command::new("/bin/sh");
+            if line.as_bytes().len() < MAX_ARGUMENT {
+                command.arg("-c").arg(os(line));
+            } else {
+                command.arg(write_script(start, line)?);
+            }
+            Ok(command)
+        }
+        Program::Argv(words) => {
+            if words.iter().any(|word| word.as_bytes().contains(&0)) {
+                return Err(nul());
+            }
+            let Some((program, arguments)) = words.split_first() else {
+                return Err(Error::new(ErrorCode::InvalidArgument, "a command needs at least the name of a program"));
+            };
+            let mut command = process::Command::new(os(program));
+            command.arg0(os(program)).args(arguments.iter().map(os));
+            Ok(command)
+        }
+    }
+}
+
+/// A line that is too long for `sh -c` becomes a file in the command's directory, which is the shim's own.
+fn write_script(start: &control::Start, line: &RawPath) -> Result<std::path::PathBuf> {
+    std::fs::write(control::SCRIPT, line.as_bytes()).map_err(|error| {
+        Error::new(ErrorCode::Io, format!("the command is too long for an argument and can't be written to a file: {error}"))
+    })?;
+    Ok(std::path::Path::new(os(&start.log)).with_file_name(control::SCRIPT))
+}
+
+fn os(bytes: &RawPath) -> &std::ffi::OsStr {
+    std::ffi::OsStr::from_bytes(bytes.as_bytes())
+}
+
+fn nul() -> Error {
+    Error::new(ErrorCode::InvalidArgument, "a command can't contain a NUL byte")
+}
+
+fn pipe() -> Result<(OwnedFd, OwnedFd)> {
+    let (ours, theirs) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(no_pipe)?;
+    rustix::io::ioctl_fionbio(&ours, true).map_err(no_pipe)?;
+    Ok((ours, theirs))
+}
+
+fn no_pipe(error: rustix::io::Errno) -> Error {
+    Error::new(ErrorCode::SpawnFailed, format!("no pipe for the command could be made: {error}"))
+}
+
+/// Between fork and exec: system calls only.
+fn prepare(limits: &Limits) -> io::Result<()> {
+    sys::reset_signals();
+    rustix::process::setsid()?;
+    // When memory runs out, a command goes before podbayd. Where /proc isn't there, the kernel decides as it likes.
+    if let Ok(file) = rustix::fs::open(
+        c"/proc/self/oom_score_adj",
+        rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::CLOEXEC,
+        rustix::fs::Mode::empty(),
+    ) {
+        let _ = rustix::io::write(&file, b"1000");
+    }
+    set_limit(Resource::Core, 0)?;
+    if let Some(bytes) = limits.file_size {
+        set_limit(Resource::Fsize, bytes)?;
+    }
+    Ok(())
+}
+
+fn set_limit(resource: Resource, value: u64) -> io::Result<()> {
+    let maximum = rustix::process::getrlimit(resource).maximum.map_or(value, |most| most.min(value));
+    Ok(rustix::process::setrlimit(resource, Rlimit { current: Some(maximum), maximum: Some(maximum) })?)
+}
+
+fn spawn_error(start: &control::Start, error: &io::Error) -> Error {
+    if let Some(cwd) = &start.command.cwd {
+        match std::fs::metadata(os(cwd)) {
+            Ok(meta) if !meta.is_dir() => {
+                return Error::at(ErrorCode::NotADirectory, cwd, "the working directory isn't a directory");
+            }
+            Ok(_) => {}
+            Err(error) => {
+                let code = match error.kind() {
+                    io::ErrorKind::PermissionDenied => ErrorCode::PermissionDenied,
+                    io::ErrorKind::NotADirectory => ErrorCode::NotADirectory,
+                    _ => ErrorCode::NotFound,
+                };
+                return Error::at(code, cwd, format!("the working directory can't be entered: {error}"));
+            }
+        }
+    }
+    let what = match &start.command.program {
+        Program::Shell(_) => RawPath::from("/bin/sh"),
+        Program::Argv(words) => words.first().cloned().unwrap_or_default(),
+    };
+    let message = if error.raw_os_error() == Some(rustix::io::Errno::TOOBIG.raw_os_error()) {
+        "its arguments and environment are too long; put them into a file".to_owned()
+    } else {
+        format!("the program can't be started: {error}")
+    };
+    Error::at(ErrorCode::SpawnFailed, &what, message)
+}

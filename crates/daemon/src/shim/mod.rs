@@ -1,0 +1,501 @@
+//! The shim: the process beside each command that owns its output, its clock and everything it started.
+//!
+//! It has one thread and one loop. It is forked by the [zygote](crate::exec::zygote) with the command's directory (locked: the
+//! lock is the sign of its life), the listening socket in it, and a first connection that brings the command. podbayd may come
+//! and go; the shim stays until nothing of the command is left.
+
+mod child;
+mod connection;
+mod tree;
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use podbay_proto::exec::{Exit, Info, InputTaken, Signalled, State, Stream, Target, Usage};
+use podbay_proto::message::{HeadReader, decode_head};
+use podbay_proto::record;
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::Signal;
+
+use self::child::Child;
+use self::connection::{Connection, Role};
+use crate::exec::control::{self, Request};
+use crate::exec::log::{CHUNK, Cursor, LogWriter};
+use crate::sys::{self, Ended, Reaped};
+
+/// A reader that takes nothing for this long doesn't hold the command back any longer.
+const STALLED: Duration = Duration::from_secs(60);
+
+/// How often killing is tried again while something is left: a process in the kernel's hands dies later.
+const KILL_AGAIN: Duration = Duration::from_millis(20);
+
+/// How much input is kept for a command that doesn't read it.
+const INPUT_BUFFER: usize = 256 << 10;
+
+/// Runs a command to its end. Called in a fresh fork of the zygote; the process ends with this call.
+pub fn run(dir: OwnedFd, listener: OwnedFd, first: OwnedFd) -> i32 {
+    // With nobody to tell, the directory without its final file tells that the outcome is unknown.
+    match Shim::start(dir, listener.into(), first.into()).and_then(|mut shim| shim.attend()) {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("podbayd: a command's shim gave up: {error}");
+            1
+        }
+    }
+}
+
+struct Shim {
+    start: control::Start,
+    started: (Instant, SystemTime),
+    log: LogWriter,
+    main: Option<i32>,
+    ended: Option<Ended>,
+    outputs: [Option<OwnedFd>; 2],
+    input: Input,
+    clock: Clock,
+    killed: bool,
+    /// The command as its final file has it, once it has ended.
+    last: Option<Info>,
+    /// The same as a record.
+    end: Option<Vec<u8>>,
+    has_children: bool,
+    listener: UnixListener,
+    connections: Vec<Connection>,
+    children: OwnedFd,
+}
+
+#[derive(Default)]
+struct Input {
+    pipe: Option<OwnedFd>,
+    buffer: std::collections::VecDeque<u8>,
+    taken: u64,
+    close: bool,
+}
+
+#[derive(Default)]
+struct Clock {
+    deadline: Option<Instant>,
+    timed_out: bool,
+    kill_at: Option<Instant>,
+}
+
+impl Shim {
+    fn start(dir: OwnedFd, listener: UnixListener, mut first: UnixStream) -> io::Result<Self> {
+        rustix::process::fchdir(&dir)?;
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+        let children = sys::child_signals()?;
+        listener.set_nonblocking(true)?;
+        let (start, unread) = read_start(&mut first)?;
+        let now = (Instant::now(), SystemTime::now());
+        let timeout = start.command.timeout_ms;
+        let clock = Clock {
+            deadline: (timeout > 0).then(|| now.0.checked_add(Duration::from_millis(timeout))).flatten(),
+            ..Clock::default()
+        };
+        let mut shim = Self {
+            started: now,
+            log: LogWriter::new(dir),
+            main: None,
+            ended: None,
+            outputs: [None, None],
+            input: Input::default(),
+            clock,
+            killed: false,
+            last: None,
+            end: None,
+            has_children: false,
+            listener,
+            connections: vec![Connection::new(first, unread)?],
+            children,
+            start,
+        };
+        match child::spawn(&shim.start) {
+            Ok(Child { pid, stdin, stdout, stderr }) => {
+                shim.main = Some(pid);
+                shim.has_children = true;
+                shim.outputs = [Some(stdout), Some(stderr)];
+                shim.input.pipe = stdin;
+                shim.write_file(control::STARTED, &shim.info(State::Running))?;
+            }
+            Err(error) => shim.settle(State::Failed(error))?,
+        }
+        Ok(shim)
+    }
+
+    /// The loop: until the command has ended and nothing that it started is left.
+    fn attend(&mut self) -> io::Result<()> {
+        loop {
+            let held_back = self.hold_back();
+            self.wait(held_back)?;
+            self.reap();
+            if !held_back {
+                self.take_output(1)?;
+            }
+            self.accept();
+            self.serve_connections();
+            self.feed();
+            self.watch_clock();
+            self.conclude()?;
+            self.pump();
+            if self.last.is_some() && !self.has_children {
+                // What readers have not got yet is in the files.
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether the command has to wait because a reader isn't ready for more and the log is full.
+    fn hold_back(&mut self) -> bool {
+        if self.outputs.iter().all(Option::is_none) {
+            return false;
+        }
+        let needed = |connections: &[Connection]| {
+            connections
+                .iter()
+                .filter_map(|connection| match &connection.role {
+                    Role::Following { cursor, .. } => Some(cursor.offset),
+                    _ => None,
+                })
+                .min()
+        };
+        if self.log.make_room(needed(&self.connections)) {
+            return false;
+        }
+        self.connections.retain(|connection| {
+            !matches!(connection.role, Role::Following { .. }) || connection.progress.elapsed() < STALLED
+        });
+        !self.log.make_room(needed(&self.connections))
+    }
+
+    fn wait(&self, held_back: bool) -> io::Result<()> {
+        let mut fds = vec![
+            PollFd::new(&self.children, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN),
+        ];
+        if !held_back {
+            fds.extend(self.outputs.iter().flatten().map(|output| PollFd::new(output, PollFlags::IN)));
+        }
+        if let Some(pipe) = &self.input.pipe {
+            // Without data to write, only the reader's end matters, which is always reported.
+            let events = if self.input.buffer.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
+            fds.push(PollFd::new(pipe, events));
+        }
+        for connection in &self.connections {
+            let mut events = PollFlags::IN;
+            if matches!(connection.role, Role::Feeding { .. }) && self.input.buffer.len() >= INPUT_BUFFER {
+                events.remove(PollFlags::IN);
+            }
+            if connection.has_unsent() {
+                events.insert(PollFlags::OUT);
+            }
+            fds.push(PollFd::from_borrowed_fd(connection.socket.as_fd(), events));
+        }
+        let mut alarms = vec![self.clock.kill_at.or(self.clock.deadline)];
+        if held_back {
+            alarms.push(Some(Instant::now() + Duration::from_secs(1)));
+        }
+        let timeout = alarms.into_iter().flatten().min().map(|alarm| {
+            let left = alarm.saturating_duration_since(Instant::now());
+            rustix::event::Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() }
+        });
+        match rustix::event::poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn reap(&mut self) {
+        let mut notice = [0; 128];
+        while rustix::io::read(&self.children, &mut notice).is_ok() {}
+        loop {
+            match sys::reap() {
+                Reaped::Ended(ended) if Some(ended.pid) == self.main => {
+                    self.main = None;
+                    self.ended = Some(ended);
+                }
+                Reaped::Ended(_) => {}
+                Reaped::AllRun => return self.has_children = true,
+                Reaped::NoChildren => return self.has_children = false,
+            }
+        }
+    }
+
+    /// Takes what the command printed, at most `rounds` chunks of each stream.
+    fn take_output(&mut self, rounds: usize) -> io::Result<()> {
+        let mut buffer = [0; CHUNK];
+        for (at, stream) in [Stream::Stdout, Stream::Stderr].into_iter().enumerate() {
+            for _ in 0..rounds {
+                let Some(pipe) = &self.outputs[at] else { break };
+                match rustix::io::read(pipe, &mut buffer) {
+                    Ok(0) => self.outputs[at] = None,
+                    Ok(count) => self.log.append(stream, &buffer[..count]),
+                    Err(rustix::io::Errno::AGAIN) => break,
+                    Err(rustix::io::Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self) {
+        while let Ok((socket, _)) = self.listener.accept() {
+            if let Ok(connection) = Connection::new(socket, Bytes::new()) {
+                self.connections.push(connection);
+            }
+        }
+    }
+
+    fn serve_connections(&mut self) {
+        // A connection that fails is dropped: podbayd comes again and asks for what it missed.
+        let mut connections = std::mem::take(&mut self.connections);
+        connections.retain_mut(|connection| self.serve(connection).is_ok());
+        self.connections = connections;
+    }
+
+    fn serve(&mut self, connection: &mut Connection) -> io::Result<()> {
+        loop {
+            match connection.role {
+                Role::Feeding { .. } => {
+                    if !self.take_input(connection)? {
+                        return Ok(());
+                    }
+                }
+                Role::Asking => match connection.next_request()? {
+                    Some(request) => self.handle(connection, request)?,
+                    None => return Ok(()),
+                },
+                // Nothing is expected any more; reading tells when the other side has gone.
+                Role::Following { .. } | Role::Waiting => {
+                    return connection.next_request().map(|_| ());
+                }
+                Role::Closing => return Ok(()),
+            }
+        }
+    }
+
+    fn handle(&mut self, connection: &mut Connection, request: Request) -> io::Result<()> {
+        match request {
+            Request::Start(_) => Err(io::Error::other("a command is started once")),
+            Request::Attach { offset } => {
+                let until = self.last.as_ref().map(|_| self.log.log().end());
+                connection.role = Role::Following { cursor: Cursor::at(offset), until };
+                connection.progress = Instant::now();
+                Ok(())
+            }
+            Request::Wait => {
+                connection.role = Role::Waiting;
+                Ok(())
+            }
+            Request::Input { offset, close, length } => {
+                connection.role = Role::Feeding { offset, left: length, close };
+                Ok(())
+            }
+            Request::Signal { signal, target } => {
+                let processes = self.signal(signal, target);
+                connection.answer(&Signalled { processes })
+            }
+            Request::Status => {
+                let info = match &self.last {
+                    Some(last) => Info { processes: self.processes(), ..last.clone() },
+                    None => self.info(State::Running),
+                };
+                connection.answer(&info)
+            }
+        }
+    }
+
+    fn signal(&mut self, number: i32, target: Target) -> u32 {
+        let Some(signal) = Signal::from_named_raw(number) else { return 0 };
+        match (target, self.main) {
+            (Target::Main, Some(main)) => {
+                self.killed |= signal == Signal::KILL || signal == Signal::TERM;
+                u32::from(tree::send(main, signal))
+            }
+            (Target::Main, None) => 0,
+            (Target::All, main) => {
+                self.killed |= main.is_some() && (signal == Signal::KILL || signal == Signal::TERM);
+                if signal != Signal::KILL {
+                    return tree::signal_all(signal);
+                }
+                self.clock.kill_at = Some(Instant::now() + KILL_AGAIN);
+                tree::kill_all()
+            }
+        }
+    }
+
+    /// Takes input data from a connection; false when there is none at the moment.
+    fn take_input(&mut self, connection: &mut Connection) -> io::Result<bool> {
+        let Role::Feeding { offset, left, close } = connection.role else { return Ok(false) };
+        if offset > self.input.taken {
+            return Err(io::Error::other("input bytes are missing"));
+        }
+        if left > 0 && self.input.pipe.is_some() {
+            let room = INPUT_BUFFER.saturating_sub(self.input.buffer.len());
+            if room == 0 {
+                return Ok(false);
+            }
+            let data = connection.input(left.min(room))?;
+            if data.is_empty() {
+                return Ok(false);
+            }
+            // A request that is sent again begins with bytes that were taken the first time.
+            let known = (self.input.taken - offset).min(data.len() as u64) as usize;
+            self.input.buffer.extend(&data[known..]);
+            self.input.taken += (data.len() - known) as u64;
+            connection.role =
+                Role::Feeding { offset: offset + data.len() as u64, left: left - data.len(), close };
+            return Ok(true);
+        }
+        self.input.close |= close;
+        let closed = self.input.pipe.is_none();
+        connection.answer(&InputTaken { total: self.input.taken, closed })?;
+        // Data that nobody will read may still be on its way on this connection.
+        connection.role = if left == 0 { Role::Asking } else { Role::Closing };
+        Ok(true)
+    }
+
+    /// Writes input to the command.
+    fn feed(&mut self) {
+        let input = &mut self.input;
+        while let (Some(pipe), false) = (&input.pipe, input.buffer.is_empty()) {
+            match rustix::io::write(pipe, input.buffer.as_slices().0) {
+                Ok(count) => drop(input.buffer.drain(..count)),
+                Err(rustix::io::Errno::AGAIN) => return,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => {
+                    // The command has closed its input, or ended.
+                    input.pipe = None;
+                    input.buffer.clear();
+                }
+            }
+        }
+        if input.close {
+            input.pipe = None;
+        }
+    }
+
+    fn watch_clock(&mut self) {
+        let now = Instant::now();
+        let over = |alarm: Option<Instant>| alarm.is_some_and(|alarm| alarm <= now);
+        if over(self.clock.deadline) {
+            self.clock.deadline = None;
+            if self.last.is_none() {
+                self.clock.timed_out = true;
+                tree::signal_all(Signal::TERM);
+                self.clock.kill_at = Some(now + Duration::from_millis(self.start.command.grace_ms));
+            }
+        }
+        if over(self.clock.kill_at) {
+            tree::kill_all();
+            self.clock.kill_at = Some(now + KILL_AGAIN);
+        }
+    }
+
+    /// Settles the outcome once the command's own process has ended; after a time-out, once all have.
+    fn conclude(&mut self) -> io::Result<()> {
+        if !self.has_children {
+            self.clock.kill_at = None;
+        }
+        let Some(ended) = self.ended else { return Ok(()) };
+        if self.last.is_some() || (self.clock.timed_out && self.has_children) {
+            return Ok(());
+        }
+        // All that it printed before its end is in the pipes by now. Background processes may go on printing.
+        self.take_output(if self.has_children { 16 } else { usize::MAX })?;
+        if !self.clock.timed_out {
+            self.clock.deadline = None;
+        }
+        let exit = Exit {
+            code: match (self.clock.timed_out, ended.code, ended.signal) {
+                (true, ..) => 124,
+                (_, Some(code), _) => code,
+                (_, None, signal) => 128 + signal.unwrap_or(0),
+            },
+            signal: ended.signal.map(signal_name),
+            timed_out: self.clock.timed_out,
+            killed: self.killed,
+            out_of_memory: false,
+            duration_us: self.started.0.elapsed().as_micros() as u64,
+            usage: Usage { user_us: ended.user_us, system_us: ended.system_us, peak_memory: ended.peak_memory },
+        };
+        self.settle(State::Exited(exit))
+    }
+
+    fn settle(&mut self, state: State) -> io::Result<()> {
+        let info = self.info(state);
+        self.write_file(control::ENDED, &info)?;
+        self.end = Some(record::encode_end(&info).map_err(io::Error::other)?);
+        for connection in &mut self.connections {
+            if let Role::Following { until, .. } = &mut connection.role {
+                *until = Some(info.output_bytes);
+            }
+        }
+        self.last = Some(info);
+        Ok(())
+    }
+
+    fn info(&self, state: State) -> Info {
+        Info {
+            id: self.start.id.clone(),
+            command: self.start.command.summary(),
+            started_ms: self.started.1.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64,
+            state,
+            output_bytes: self.log.log().end(),
+            dropped_bytes: self.log.log().dropped(),
+            log: self.start.log.clone(),
+            input_bytes: self.input.taken,
+            processes: self.processes(),
+        }
+    }
+
+    fn processes(&self) -> Vec<podbay_proto::exec::Process> {
+        // Looking through /proc costs more than running `true`, and right after the start the answer is known.
+        if self.has_children && self.started.0.elapsed() > Duration::from_millis(1) { tree::descendants() } else { vec![] }
+    }
+
+    /// Writes a file of the directory so that it is there whole or not at all.
+    fn write_file(&self, name: &str, info: &Info) -> io::Result<()> {
+        let temporary = format!(".{name}");
+        std::fs::write(&temporary, serde_json::to_vec(info)?)?;
+        std::fs::rename(&temporary, name)
+    }
+
+    fn pump(&mut self) {
+        let (log, end) = (self.log.log(), self.end.as_deref());
+        self.connections.retain_mut(|connection| connection.pump(log, end).is_ok());
+    }
+}
+
+fn read_start(first: &mut UnixStream) -> io::Result<(control::Start, Bytes)> {
+    use std::io::Read;
+    let mut reader = HeadReader::default();
+    let mut buffer = [0; CHUNK];
+    loop {
+        let count = first.read(&mut buffer)?;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if let Some((head, rest)) = reader.push(&buffer[..count]).map_err(io::Error::other)? {
+            return match decode_head(&head).map_err(io::Error::other)? {
+                Request::Start(start) => Ok((*start, rest)),
+                other => Err(io::Error::other(format!("a command's first request was {other:?}"))),
+            };
+        }
+    }
+}
+
+fn signal_name(number: i32) -> String {
+    const NAMES: [&str; 31] = [
+        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM",
+        "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF",
+        "WINCH", "IO", "PWR", "SYS",
+    ];
+    match NAMES.get(number as usize - 1) {
+        Some(name) => format!("SIG{name}"),
+        None => format!("SIGRTMIN+{}", number - 34),
+    }
+}

@@ -1,0 +1,197 @@
+//! The system calls that no safe crate offers.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Which side of a fork this is.
+pub enum Fork {
+    /// The parent.
+    Parent,
+    /// The child.
+    Child,
+}
+
+/// Forks. The child goes on with a copy of everything.
+///
+/// # Errors
+/// When the kernel has no room for another process.
+///
+/// # Panics
+/// When this process has more than one thread: a lock held by another one would stay locked in the child for ever.
+pub fn fork() -> io::Result<Fork> {
+    assert_single_threaded();
+    // SAFETY: there is one thread only, so no lock is held by another at this moment.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Fork::Child),
+        _ => Ok(Fork::Parent),
+    }
+}
+
+fn assert_single_threaded() {
+    // Where /proc isn't mounted nothing can be counted; podbayd forks only where it is single-threaded by construction.
+    if let Ok(tasks) = std::fs::read_dir("/proc/self/task") {
+        assert!(tasks.count() <= 1, "podbayd forked with more than one thread");
+    }
+}
+
+/// What happened to a child.
+#[derive(Debug, Clone, Copy)]
+pub struct Ended {
+    /// The child.
+    pub pid: i32,
+    /// Its exit code, if it ended by itself.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// Processor time in user mode, in microseconds.
+    pub user_us: u64,
+    /// Processor time in the kernel, in microseconds.
+    pub system_us: u64,
+    /// Peak resident memory in bytes.
+    pub peak_memory: u64,
+}
+
+/// What [`reap`] found.
+#[derive(Debug, Clone, Copy)]
+pub enum Reaped {
+    /// A child has ended.
+    Ended(Ended),
+    /// There are children, and all run.
+    AllRun,
+    /// There are no children.
+    NoChildren,
+}
+
+/// Takes leave of one child that has ended, if there is one.
+pub fn reap() -> Reaped {
+    let mut status = 0;
+    // SAFETY: an all-zero rusage is a valid value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are to live local variables of the right types.
+    let pid = unsafe { libc::wait4(-1, &mut status, libc::WNOHANG, &mut usage) };
+    match pid {
+        0 => return Reaped::AllRun,
+        -1 => return Reaped::NoChildren,
+        _ => {}
+    }
+    let micros = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
+    Reaped::Ended(Ended {
+        pid,
+        code: libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)),
+        signal: libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status)),
+        user_us: micros(usage.ru_utime),
+        system_us: micros(usage.ru_stime),
+        peak_memory: usage.ru_maxrss as u64 * 1024,
+    })
+}
+
+/// Blocks SIGCHLD and gives a descriptor that becomes readable when a child ends.
+///
+/// # Errors
+/// When the kernel refuses the descriptor.
+pub fn child_signals() -> io::Result<OwnedFd> {
+    // SAFETY: an all-zero set is valid, and sigemptyset makes it the empty one.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` is a live local variable; the calls only write to it or read it.
+    let fd = unsafe {
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGCHLD);
+        libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+        libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: signalfd has just made this descriptor and nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Gives a new program the signals it expects: none blocked, none ignored. For `pre_exec`: it only makes system calls.
+pub fn reset_signals() {
+    // SAFETY: an all-zero set is valid; the calls take it or plain numbers, and are allowed between fork and exec.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigprocmask(libc::SIG_SETMASK, &set, std::ptr::null_mut());
+        for signal in 1..=libc::SIGRTMAX() {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+    }
+}
+
+/// Runs `before` in the child between fork and exec.
+///
+/// `before` must only make system calls: no memory may be allocated there.
+pub fn before_exec(
+    command: &mut std::process::Command,
+    before: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
+) {
+    use std::os::unix::process::CommandExt;
+    // SAFETY: every caller's closure makes system calls on values that were prepared before the fork.
+    unsafe { command.pre_exec(before) };
+}
+
+/// Makes this process unreadable for other processes of the same user, and keeps core dumps from being written.
+pub fn hide_memory() {
+    // SAFETY: PR_SET_DUMPABLE takes plain numbers.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
+}
+
+/// Lets a descriptor survive an exec.
+///
+/// # Errors
+/// When it isn't open.
+pub fn keep_across_exec(fd: &impl AsRawFd) -> io::Result<()> {
+    // SAFETY: fcntl on a borrowed, open descriptor with plain numbers.
+    match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Takes over a descriptor that this process was started with.
+///
+/// # Errors
+/// When it isn't open.
+pub fn inherited(fd: i32) -> io::Result<OwnedFd> {
+    // SAFETY: fcntl with plain numbers; it fails on a descriptor that isn't open.
+    if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it is open, and only the caller that was told its number takes it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Closes every descriptor from `first` on.
+pub fn close_from(first: i32) {
+    // SAFETY: the caller owns no descriptor from `first` on that it uses later; close_range takes plain numbers.
+    let done = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
+    if done == 0 {
+        return;
+    }
+    // Kernels before 5.9 and some of gVisor's: by name instead.
+    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let open: Vec<i32> = open.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for fd in open.into_iter().filter(|fd| *fd >= first) {
+        // SAFETY: as above.
+        unsafe { libc::close(fd) };
+    }
+}
+
+/// Puts a descriptor at number 3, so that [`close_from`] can close all others.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn move_to_three(fd: OwnedFd) -> io::Result<OwnedFd> {
+    if fd.as_raw_fd() == 3 {
+        return Ok(fd);
+    }
+    // SAFETY: `fd` is open; what was at 3 is closed, which the caller is about to do anyway.
+    if unsafe { libc::dup3(fd.as_raw_fd(), 3, libc::O_CLOEXEC) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: dup3 has just made it, and nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(3) })
+}
