@@ -8,6 +8,7 @@
 //! output travel in the payload, never inside JSON.
 
 pub mod error;
+pub mod files;
 pub mod message;
 pub mod operation;
 pub mod path;

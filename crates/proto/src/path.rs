@@ -93,9 +93,9 @@ impl<'de> Deserialize<'de> for RawPath {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Form::<String>::deserialize(deserializer)? {
             Form::Text(text) => Ok(Self(text.into_bytes())),
-            Form::Hex { hex } => from_hex(&hex).map(Self).ok_or_else(|| {
-                serde::de::Error::custom("a path in hexadecimal needs two digits 0-9a-f for each byte")
-            }),
+            Form::Hex { hex } => from_hex(&hex)
+                .map(Self)
+                .ok_or_else(|| serde::de::Error::custom("a path in hexadecimal needs two digits 0-9a-f for each byte")),
         }
     }
 }
