@@ -20,17 +20,28 @@ pub struct Error {
     /// The path that the failure is about, as the caller would write it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<RawPath>,
+    /// A number that belongs to the failure: the lines of a file that is shorter than the offset, the occurrences of a text that
+    /// isn't unique, the size of a file that is too large.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
 }
 
 impl Error {
     /// An error about no path in particular.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), path: None }
+        Self { code, message: message.into(), path: None, count: None }
     }
 
     /// An error about `path`, which stands at the beginning of the message.
     pub fn at(code: ErrorCode, path: &RawPath, message: impl std::fmt::Display) -> Self {
-        Self { code, message: format!("'{path}': {message}"), path: Some(path.clone()) }
+        Self { code, message: format!("'{path}': {message}"), path: Some(path.clone()), count: None }
+    }
+
+    /// The same error with its number.
+    #[must_use]
+    pub fn with_count(mut self, count: u64) -> Self {
+        self.count = Some(count);
+        self
     }
 }
 
@@ -104,6 +115,8 @@ codes! {
     ReadOnly = "read_only",
     /// Too many symbolic links in the path: a loop.
     LinkLoop = "link_loop",
+    /// The caller went away in the middle of the operation.
+    Cancelled = "cancelled",
     /// The operation took longer than it may.
     TimedOut = "timed_out",
     /// This sandbox can't do that.

@@ -9,6 +9,7 @@
 
 pub mod error;
 pub mod exec;
+pub mod files;
 pub mod message;
 pub mod operation;
 pub mod path;

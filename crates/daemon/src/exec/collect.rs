@@ -131,7 +131,6 @@ fn begun_character(bytes: &[u8]) -> usize {
     bytes.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count()
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::super::log::LogWriter;

@@ -282,14 +282,7 @@ impl LogWriter {
     /// An empty log in a command's directory.
     pub fn new(dir: OwnedFd) -> Self {
         let log = Log { dir, segments: VecDeque::new(), end: 0 };
-        Self {
-            log,
-            data: None,
-            index: None,
-            head_limit: HEAD_BYTES,
-            tail_limit: TAIL_BYTES,
-            next_check: SEGMENT_BYTES,
-        }
+        Self { log, data: None, index: None, head_limit: HEAD_BYTES, tail_limit: TAIL_BYTES, next_check: SEGMENT_BYTES }
     }
 
     /// What can be read.

@@ -146,7 +146,8 @@ impl Execs {
     /// `exec_not_found`.
     pub fn settled(&self, id: &ExecId) -> Result<Info> {
         let dir = self.dir(id);
-        let read = |name: &str| fs::read(dir.join(name)).ok().and_then(|json| serde_json::from_slice::<Info>(&json).ok());
+        let read =
+            |name: &str| fs::read(dir.join(name)).ok().and_then(|json| serde_json::from_slice::<Info>(&json).ok());
         let mut info = match read(control::ENDED) {
             Some(ended) => ended,
             None => {
@@ -286,7 +287,10 @@ mod collect;
 pub use collect::collect;
 
 fn not_found(id: &ExecId) -> Error {
-    Error::new(ErrorCode::ExecNotFound, format!("there is no command {id} in this sandbox; 'list' names those that are"))
+    Error::new(
+        ErrorCode::ExecNotFound,
+        format!("there is no command {id} in this sandbox; 'list' names those that are"),
+    )
 }
 
 fn exec_io(id: &ExecId, what: &str, error: &io::Error) -> Error {

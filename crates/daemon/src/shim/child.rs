@@ -48,7 +48,8 @@ pub fn spawn(start: &control::Start) -> Result<Child> {
     };
     for (name, value) in &start.command.env {
         if name.is_empty() || name.contains(['=', '\0']) || value.as_bytes().contains(&0) {
-            let message = format!("{name:?} can't be an environment variable: '=' or NUL in its name, or NUL in its value");
+            let message =
+                format!("{name:?} can't be an environment variable: '=' or NUL in its name, or NUL in its value");
             return Err(Error::new(ErrorCode::InvalidArgument, message));
         }
         command.env(name, os(value));
@@ -91,7 +92,10 @@ fn command_line(start: &control::Start) -> Result<process::Command> {
 /// A line that is too long for `sh -c` becomes a file in the command's directory, which is the shim's own.
 fn write_script(start: &control::Start, line: &RawPath) -> Result<std::path::PathBuf> {
     std::fs::write(control::SCRIPT, line.as_bytes()).map_err(|error| {
-        Error::new(ErrorCode::Io, format!("the command is too long for an argument and can't be written to a file: {error}"))
+        Error::new(
+            ErrorCode::Io,
+            format!("the command is too long for an argument and can't be written to a file: {error}"),
+        )
     })?;
     Ok(std::path::Path::new(os(&start.log)).with_file_name(control::SCRIPT))
 }

@@ -346,8 +346,7 @@ impl Shim {
             let known = (self.input.taken - offset).min(data.len() as u64) as usize;
             self.input.buffer.extend(&data[known..]);
             self.input.taken += (data.len() - known) as u64;
-            connection.role =
-                Role::Feeding { offset: offset + data.len() as u64, left: left - data.len(), close };
+            connection.role = Role::Feeding { offset: offset + data.len() as u64, left: left - data.len(), close };
             return Ok(true);
         }
         self.input.close |= close;
@@ -454,7 +453,11 @@ impl Shim {
 
     fn processes(&self) -> Vec<podbay_proto::exec::Process> {
         // Looking through /proc costs more than running `true`, and right after the start the answer is known.
-        if self.has_children && self.started.0.elapsed() > Duration::from_millis(1) { tree::descendants() } else { vec![] }
+        if self.has_children && self.started.0.elapsed() > Duration::from_millis(1) {
+            tree::descendants()
+        } else {
+            vec![]
+        }
     }
 
     /// Writes a file of the directory so that it is there whole or not at all.

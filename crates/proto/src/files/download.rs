@@ -1,0 +1,54 @@
+//! Fetching a file whole.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Scope, Time};
+use crate::{Operation, RawPath};
+
+/// Fetches a file, of any size, unchanged. The content is the answer's payload.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Download {
+    /// The file.
+    pub path: RawPath,
+    /// How paths are understood.
+    #[serde(default)]
+    pub scope: Scope,
+    /// The first byte to send.
+    #[serde(default)]
+    pub start: u64,
+    /// The most bytes to send; to the end when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<u64>,
+}
+
+impl Download {
+    /// A request for the whole file at `path`.
+    pub fn new(path: impl Into<RawPath>) -> Self {
+        Self { path: path.into(), scope: Scope::default(), start: 0, length: None }
+    }
+}
+
+impl Operation for Download {
+    const NAME: &'static str = "download";
+    const MUTATES: bool = false;
+    type Output = DownloadOutput;
+}
+
+/// What is being sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DownloadOutput {
+    /// The file's path: absolute, in the caller's view.
+    pub path: RawPath,
+    /// The file's size in bytes, when it was opened.
+    pub size: u64,
+    /// The first byte that is sent.
+    pub start: u64,
+    /// How many bytes are sent. A file that shrinks meanwhile sends fewer; the receiver compares.
+    pub length: u64,
+    /// Permission bits.
+    pub mode: u32,
+    /// Last change of the contents.
+    pub modified: Time,
+}

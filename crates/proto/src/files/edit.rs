@@ -1,0 +1,84 @@
+//! Replacing text in a file.
+
+use serde::{Deserialize, Serialize};
+
+use super::Scope;
+use crate::{Operation, RawPath};
+
+/// Replaces a literal text in a file. The payload is the old text and directly after it the new one.
+///
+/// The old text is looked for as sent, then with its line ends as CRLF, then as LF; the first form that occurs is
+/// replaced by the new text in the same form. More than one occurrence is `string_not_unique` unless `replace_all`.
+/// A file that someone else changes meanwhile is `conflict`, and stays as they left it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Edit {
+    /// The file.
+    pub path: RawPath,
+    /// How paths are understood.
+    #[serde(default)]
+    pub scope: Scope,
+    /// How many bytes of the payload are the old text.
+    pub old_length: u64,
+    /// How many bytes after them are the new text.
+    pub new_length: u64,
+    /// Replaces every occurrence.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub replace_all: bool,
+    /// An empty old text is accepted for an empty file, which then gets the new text. Otherwise it is always an error.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub fill_empty: bool,
+}
+
+impl Edit {
+    /// A request and its payload.
+    pub fn new(path: impl Into<RawPath>, old: &[u8], new: &[u8]) -> (Self, Vec<u8>) {
+        let request = Self {
+            path: path.into(),
+            scope: Scope::default(),
+            old_length: old.len() as u64,
+            new_length: new.len() as u64,
+            replace_all: false,
+            fill_empty: false,
+        };
+        (request, [old, new].concat())
+    }
+}
+
+impl Operation for Edit {
+    const NAME: &'static str = "edit";
+    const MUTATES: bool = true;
+    type Output = EditOutput;
+}
+
+/// In which form the old text was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum LineEndings {
+    /// As it was sent.
+    AsSent,
+    /// With `\r\n` at its line ends.
+    Crlf,
+    /// With `\n` at its line ends.
+    Lf,
+}
+
+/// What was replaced.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct EditOutput {
+    /// The file's path: absolute, in the caller's view.
+    pub path: RawPath,
+    /// How many occurrences were replaced.
+    pub occurrences: u64,
+    /// In which form the old text was found.
+    pub line_endings: LineEndings,
+    /// The line of the first occurrence; the first line is 1.
+    pub first_line: u64,
+    /// The file's size now.
+    pub size: u64,
+    /// The file was overwritten in place, not replaced at one stroke.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub in_place: bool,
+}

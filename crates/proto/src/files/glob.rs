@@ -1,0 +1,102 @@
+//! Finding files by name.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Kind, Partial, Scope, Time};
+use crate::{Operation, RawPath};
+
+/// Finds files by a glob pattern.
+///
+/// A pattern without `/` is compared with names at any depth, one with `/` with the path below the start; `**` stands
+/// for any number of directories. `*`, `?` and `[…]` never match a `/`, nor a dot at the beginning of a name, and `**` doesn't enter
+/// directories whose name begins with one. `{a,b}` are alternatives. A `..` in the pattern is `invalid_pattern`.
+///
+/// Found are regular files, and links to regular files that stay below the start. Links to directories aren't entered. A
+/// search from `/` leaves out `/proc`, `/sys` and `/dev`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Glob {
+    /// The pattern.
+    pub pattern: RawPath,
+    /// Where to start. The working directory when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<RawPath>,
+    /// How paths are understood.
+    #[serde(default)]
+    pub scope: Scope,
+    /// Directories are found as well as files.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub directories: bool,
+    /// Wildcards match a dot at the beginning of a name too.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub dots: bool,
+    /// A pattern without `/` is compared with the path below the start, so that it finds only what is directly there.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub whole_path: bool,
+    /// The most matches to return.
+    #[serde(default = "default_limit")]
+    pub limit: u64,
+    /// The most milliseconds to take.
+    #[serde(default = "default_budget")]
+    pub budget_ms: u64,
+}
+
+fn default_limit() -> u64 {
+    10_000
+}
+
+fn default_budget() -> u64 {
+    5_000
+}
+
+impl Glob {
+    /// A request for what matches `pattern`.
+    pub fn new(pattern: impl Into<RawPath>) -> Self {
+        Self {
+            pattern: pattern.into(),
+            path: None,
+            scope: Scope::default(),
+            directories: false,
+            dots: false,
+            whole_path: false,
+            limit: default_limit(),
+            budget_ms: default_budget(),
+        }
+    }
+}
+
+impl Operation for Glob {
+    const NAME: &'static str = "glob";
+    const MUTATES: bool = false;
+    type Output = GlobOutput;
+}
+
+/// One match.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct GlobMatch {
+    /// The path below the start.
+    pub path: RawPath,
+    /// A file or a directory; for a link, what it leads to.
+    pub kind: Kind,
+    /// It is a link.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub is_link: bool,
+    /// Bytes.
+    pub size: u64,
+    /// Last change of the contents.
+    pub modified: Time,
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct GlobOutput {
+    /// Where the search started: absolute, in the caller's view.
+    pub path: RawPath,
+    /// The matches, sorted by path.
+    pub matches: Vec<GlobMatch>,
+    /// Present when that may not be everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<Partial>,
+}

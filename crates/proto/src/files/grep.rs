@@ -1,0 +1,113 @@
+//! Finding text in files.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Partial, Scope};
+use crate::{Operation, RawPath};
+
+/// Finds lines that contain a literal text. Hidden files are searched, ignore files mean nothing, links aren't followed.
+///
+/// Files with a NUL byte count as binary and are left out, as is all that isn't a regular file. A search from `/` leaves
+/// out `/proc`, `/sys` and `/dev`. A text with a line break matches nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Grep {
+    /// The text.
+    pub pattern: String,
+    /// A directory, or one file. The working directory when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<RawPath>,
+    /// How paths are understood.
+    #[serde(default)]
+    pub scope: Scope,
+    /// Searches only files that match this pattern, as in glob.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub glob: Option<RawPath>,
+    /// The most matching lines to return, all files together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_count: Option<u64>,
+    /// Directories of these names aren't entered, unless the search starts at one.
+    #[serde(default = "default_excluded")]
+    pub exclude_dirs: Vec<RawPath>,
+    /// The most milliseconds to take.
+    #[serde(default = "default_budget")]
+    pub budget_ms: u64,
+    /// The most bytes of a line to return.
+    #[serde(default = "default_line")]
+    pub max_line_bytes: u64,
+}
+
+fn default_excluded() -> Vec<RawPath> {
+    vec![RawPath::from(".git")]
+}
+
+fn default_budget() -> u64 {
+    15_000
+}
+
+fn default_line() -> u64 {
+    100_000
+}
+
+impl Grep {
+    /// A request for the lines that contain `pattern`.
+    pub fn new(pattern: impl Into<String>) -> Self {
+        Self {
+            pattern: pattern.into(),
+            path: None,
+            scope: Scope::default(),
+            glob: None,
+            max_count: None,
+            exclude_dirs: default_excluded(),
+            budget_ms: default_budget(),
+            max_line_bytes: default_line(),
+        }
+    }
+}
+
+impl Operation for Grep {
+    const NAME: &'static str = "grep";
+    const MUTATES: bool = false;
+    type Output = GrepOutput;
+}
+
+/// One line that contains the text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct LineMatch {
+    /// Its number; the first line is 1.
+    pub line: u64,
+    /// The line without its end. What isn't UTF-8 is replaced.
+    pub text: String,
+    /// The line is longer than this.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub cut: bool,
+}
+
+/// The matches in one file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FileMatches {
+    /// The file: the start's path, as requested, joined with the path below it.
+    pub path: RawPath,
+    /// Its matching lines, in order.
+    pub lines: Vec<LineMatch>,
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct GrepOutput {
+    /// Where the search started: absolute, in the caller's view.
+    pub path: RawPath,
+    /// The files with matches, sorted by path.
+    pub files: Vec<FileMatches>,
+    /// How many matching lines they have together.
+    pub count: u64,
+    /// How many files were searched.
+    pub searched: u64,
+    /// Present when that may not be everything: `max_count` left matches out, the time was over, or something couldn't
+    /// be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<Partial>,
+}

@@ -1,0 +1,49 @@
+//! Making directories.
+
+use serde::{Deserialize, Serialize};
+
+use super::Scope;
+use crate::{Operation, RawPath};
+
+/// Makes a directory, and those above it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Mkdir {
+    /// The directory.
+    pub path: RawPath,
+    /// How paths are understood.
+    #[serde(default)]
+    pub scope: Scope,
+    /// Makes the directories above it as well.
+    #[serde(default = "super::yes")]
+    pub parents: bool,
+    /// It is no error when the directory is there already.
+    #[serde(default = "super::yes")]
+    pub exist_ok: bool,
+    /// Permission bits of the directory, if it is made. 0777 less the umask when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<u32>,
+}
+
+impl Mkdir {
+    /// A request to make the directory `path` and those above it.
+    pub fn new(path: impl Into<RawPath>) -> Self {
+        Self { path: path.into(), scope: Scope::default(), parents: true, exist_ok: true, mode: None }
+    }
+}
+
+impl Operation for Mkdir {
+    const NAME: &'static str = "mkdir";
+    const MUTATES: bool = true;
+    type Output = MkdirOutput;
+}
+
+/// What was made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct MkdirOutput {
+    /// The directory's path: absolute, in the caller's view.
+    pub path: RawPath,
+    /// Whether it wasn't there before.
+    pub created: bool,
+}

@@ -1,0 +1,181 @@
+//! Reading a page of a file.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Kind, Scope, Time};
+use crate::{Operation, RawPath};
+
+/// Reads a page of a file: whole lines, or a range of bytes. The content is the answer's payload.
+///
+/// In this order: what isn't a regular file is an error; an empty file is [`ReadOutput::empty`]; what isn't text, by
+/// its extension or by its first 8 KiB, comes whole with [`Encoding::Binary`] (or as the error `too_large`); a `limit`
+/// of zero or less gives no lines; an offset behind the end is `offset_past_end`, with the number of lines in
+/// [`Error::count`](crate::Error::count).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Read {
+    /// The file.
+    pub path: RawPath,
+    /// How paths are understood.
+    #[serde(default)]
+    pub scope: Scope,
+    /// How many lines to skip. Below zero counts as zero.
+    #[serde(default, deserialize_with = "super::number::saturating")]
+    pub offset: i64,
+    /// The most lines to return. Zero or less: none.
+    #[serde(default = "default_limit", deserialize_with = "super::number::saturating")]
+    pub limit: i64,
+    /// Reads these bytes, unchanged, and leaves lines, emptiness and encoding alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<ByteRange>,
+    /// The most bytes of text that come in one page.
+    #[serde(default = "default_page")]
+    pub max_bytes: u64,
+    /// When a page overflows, this much of it is left free, for the notice that the caller appends. A page keeps this
+    /// distance from `max_bytes` also when it doesn't overflow.
+    #[serde(default)]
+    pub reserve_bytes: u64,
+    /// The largest file that is returned whole when it isn't text.
+    #[serde(default = "default_page")]
+    pub max_binary_bytes: u64,
+    /// Images, sound, video and documents count as binary by their extension, whatever is in them.
+    #[serde(default = "super::yes")]
+    pub binary_by_extension: bool,
+    /// Counts the lines of files up to this size to the end, for `total_lines`.
+    #[serde(default = "default_count")]
+    pub count_lines_up_to: u64,
+}
+
+fn default_limit() -> i64 {
+    2000
+}
+
+fn default_page() -> u64 {
+    Read::PAGE
+}
+
+fn default_count() -> u64 {
+    64 << 20
+}
+
+impl Read {
+    /// The default size of a page, and of the largest binary file that is returned whole.
+    pub const PAGE: u64 = 512_000;
+
+    /// A request for the first page of the file at `path`.
+    pub fn new(path: impl Into<RawPath>) -> Self {
+        Self {
+            path: path.into(),
+            scope: Scope::default(),
+            offset: 0,
+            limit: default_limit(),
+            bytes: None,
+            max_bytes: default_page(),
+            reserve_bytes: 0,
+            max_binary_bytes: default_page(),
+            binary_by_extension: true,
+            count_lines_up_to: default_count(),
+        }
+    }
+}
+
+impl Operation for Read {
+    const NAME: &'static str = "read";
+    const MUTATES: bool = false;
+    type Output = ReadOutput;
+}
+
+/// A range of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ByteRange {
+    /// The first byte.
+    #[serde(default)]
+    pub start: u64,
+    /// How many; to the end when absent. A range that reaches behind the end is cut there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<u64>,
+}
+
+/// What the payload of a read is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Encoding {
+    /// Text in UTF-8.
+    Utf8,
+    /// Any bytes.
+    Binary,
+}
+
+/// Which lines a page has. The first line is 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct LineWindow {
+    /// The first line.
+    pub start_line: u64,
+    /// The last complete line; the first one where not even that is complete.
+    pub end_line: u64,
+    /// All lines of the file, where they were counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_lines: Option<u64>,
+    /// The offset of the next page; absent at the end of the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_offset: Option<u64>,
+}
+
+/// Which bytes the payload has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ByteWindow {
+    /// The first byte.
+    pub start: u64,
+    /// How many.
+    pub length: u64,
+}
+
+/// A page that reached its size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Truncation {
+    /// How many bytes at the payload's end belong to a line that isn't complete, the line break before it included.
+    pub partial_line_bytes: u64,
+    /// Whether not even the first line is complete: its rest is reached only by a range of bytes.
+    pub first_line_cut: bool,
+}
+
+/// What was read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ReadOutput {
+    /// The file's path: absolute, in the caller's view.
+    pub path: RawPath,
+    /// What the payload is.
+    pub encoding: Encoding,
+    /// The file has no bytes.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub empty: bool,
+    /// No lines were asked for.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub no_lines_requested: bool,
+    /// It counts as binary by its extension alone.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub binary_by_extension: bool,
+    /// Which lines the payload has. They are joined by `\n`, whatever ended them in the file, without one at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines: Option<LineWindow>,
+    /// Which bytes the payload has, when a range of bytes was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<ByteWindow>,
+    /// Present when the page ended because it was full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub truncated: Option<Truncation>,
+    /// The file's kind: always a regular file today.
+    pub kind: Kind,
+    /// The file's size in bytes.
+    pub size: u64,
+    /// Last change of the contents.
+    pub modified: Time,
+    /// Permission bits.
+    pub mode: u32,
+}

@@ -1,0 +1,56 @@
+//! Moving and renaming.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Kind, Scope};
+use crate::{Operation, RawPath};
+
+/// Moves or renames a file, a link (itself) or a directory. `to` is the new path itself, also when a directory is there.
+///
+/// On one file system it happens at one stroke. A file or link that goes to another file system is copied and then
+/// deleted; a directory isn't (`unsupported`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Move {
+    /// What to move.
+    pub from: RawPath,
+    /// Its new path.
+    pub to: RawPath,
+    /// How paths are understood.
+    #[serde(default)]
+    pub scope: Scope,
+    /// Replaces what is at `to`: a file, a link or an empty directory. Otherwise that is `already_exists`.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub overwrite: bool,
+    /// Makes the directories above `to`.
+    #[serde(default = "super::yes")]
+    pub parents: bool,
+}
+
+impl Move {
+    /// A request to move what is at `from` to `to`.
+    pub fn new(from: impl Into<RawPath>, to: impl Into<RawPath>) -> Self {
+        Self { from: from.into(), to: to.into(), scope: Scope::default(), overwrite: false, parents: true }
+    }
+}
+
+impl Operation for Move {
+    const NAME: &'static str = "move";
+    const MUTATES: bool = true;
+    type Output = MoveOutput;
+}
+
+/// What was moved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct MoveOutput {
+    /// The old path: absolute, in the caller's view.
+    pub from: RawPath,
+    /// The new path, likewise.
+    pub to: RawPath,
+    /// What it is.
+    pub kind: Kind,
+    /// It went to another file system, so it was copied.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub copied: bool,
+}

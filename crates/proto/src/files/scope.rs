@@ -1,0 +1,39 @@
+//! How a request's paths are understood, and what they may reach.
+
+use serde::{Deserialize, Serialize};
+
+use crate::RawPath;
+
+/// How a request's paths are understood, and what they may reach. The default is the whole file system of the sandbox.
+///
+/// Confinement (`root`) is the kernel's: everything is opened beneath the root's descriptor. The prefix rules are
+/// guardrails in front of it. They are decided on the directory that was really opened, so neither `..` nor a
+/// symbolic link gets around them; a second hard link to a file does.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Scope {
+    /// Base of relative paths and default start of glob and grep. In the same view as all paths: with `virtual_paths`
+    /// it is below the root, and `/` when absent; otherwise the daemon's working directory stands in when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workdir: Option<RawPath>,
+    /// Confines the operation to this directory. A path, `..` or link that leads out of it, and every absolute link, is
+    /// the error `escapes_root`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub root: Option<RawPath>,
+    /// Paths in the request and in the result are relative to the root: `/a` is `<root>/a`. Needs `root`.
+    #[serde(skip_serializing_if = "super::is_false")]
+    pub virtual_paths: bool,
+    /// When not empty, only paths at or below one of these may be touched. Compared component by component, in the same
+    /// view as all paths. They are taken literally: an allowed prefix that is itself a link opens nothing elsewhere.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allow_prefixes: Vec<RawPath>,
+    /// Paths at or below one of these may not be touched, also when an allowed prefix covers them. A prefix that is a
+    /// link covers both its own name and what it points to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deny_prefixes: Vec<RawPath>,
+    /// The prefix rules hold for reading too. By default they hold only for operations that change something. With it,
+    /// ls, glob, grep and tree neither enter nor name what is forbidden.
+    #[serde(skip_serializing_if = "super::is_false")]
+    pub rules_for_reads: bool,
+}

@@ -1,0 +1,50 @@
+//! What is at a path.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Entry, Scope};
+use crate::{Operation, RawPath};
+
+/// Asks what is at a path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Stat {
+    /// The path.
+    pub path: RawPath,
+    /// How paths are understood.
+    #[serde(default)]
+    pub scope: Scope,
+    /// Describes what a link at the path leads to, not the link.
+    #[serde(default = "super::yes")]
+    pub follow: bool,
+}
+
+impl Stat {
+    /// A request about `path`, links followed.
+    pub fn new(path: impl Into<RawPath>) -> Self {
+        Self { path: path.into(), scope: Scope::default(), follow: true }
+    }
+}
+
+impl Operation for Stat {
+    const NAME: &'static str = "stat";
+    const MUTATES: bool = false;
+    type Output = StatOutput;
+}
+
+/// What is at the path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StatOutput {
+    /// What an entry of a listing has too.
+    #[serde(flatten)]
+    pub entry: Entry,
+    /// The owner's id.
+    pub uid: u32,
+    /// The group's id.
+    pub gid: u32,
+    /// How many names it has.
+    pub links: u64,
+    /// The number of the file in its file system.
+    pub inode: u64,
+}

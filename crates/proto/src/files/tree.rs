@@ -1,0 +1,90 @@
+//! Listing a tree.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Kind, Partial, Scope, Time};
+use crate::{Operation, RawPath};
+
+/// Lists everything below a directory: what a client needs to fetch the whole tree, file by file. Links aren't followed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Tree {
+    /// The directory. The working directory when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<RawPath>,
+    /// How paths are understood.
+    #[serde(default)]
+    pub scope: Scope,
+    /// Lists only what sorts behind this relative path: the last one of an answer that was cut, to continue it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<RawPath>,
+    /// How many levels to descend; 1 lists the children only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_depth: Option<u32>,
+    /// The most entries to return.
+    #[serde(default = "default_limit")]
+    pub limit: u64,
+    /// The most milliseconds to take.
+    #[serde(default = "default_budget")]
+    pub budget_ms: u64,
+}
+
+fn default_limit() -> u64 {
+    100_000
+}
+
+fn default_budget() -> u64 {
+    30_000
+}
+
+impl Tree {
+    /// A request to list everything below `path`.
+    pub fn new(path: impl Into<RawPath>) -> Self {
+        Self {
+            path: Some(path.into()),
+            scope: Scope::default(),
+            after: None,
+            max_depth: None,
+            limit: default_limit(),
+            budget_ms: default_budget(),
+        }
+    }
+}
+
+impl Operation for Tree {
+    const NAME: &'static str = "tree";
+    const MUTATES: bool = false;
+    type Output = TreeOutput;
+}
+
+/// One thing in a tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TreeEntry {
+    /// Its path below the tree's directory.
+    pub path: RawPath,
+    /// What it is.
+    pub kind: Kind,
+    /// Bytes.
+    pub size: u64,
+    /// Permission bits.
+    pub mode: u32,
+    /// Last change of the contents.
+    pub modified: Time,
+    /// For a symbolic link: its text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<RawPath>,
+}
+
+/// What is in the tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TreeOutput {
+    /// The directory's path: absolute, in the caller's view.
+    pub path: RawPath,
+    /// Everything below it, sorted by path, a directory before what it contains.
+    pub entries: Vec<TreeEntry>,
+    /// Present when that isn't everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<Partial>,
+}

@@ -1,0 +1,66 @@
+//! Writing a file whole.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Scope, Time};
+use crate::{Operation, RawPath};
+
+/// Creates or replaces a file. The content is the request's payload, of any size.
+///
+/// Readers see the old file or the new one, never a part: the content goes into an unnamed file that takes the name at
+/// the end. Links are followed; mode and owner of a replaced file stay. Where that can't be (the directory isn't
+/// writable, the file is a mount point or belongs to someone else) the file is overwritten in place, once everything has
+/// arrived.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Write {
+    /// The file.
+    pub path: RawPath,
+    /// How paths are understood.
+    #[serde(default)]
+    pub scope: Scope,
+    /// How many bytes the payload has, when that is known. A payload of another length changes nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<u64>,
+    /// Fails with `already_exists` when there is something at the path, be it a dangling link.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub create_only: bool,
+    /// Makes the directories above the file.
+    #[serde(default = "super::yes")]
+    pub parents: bool,
+    /// Permission bits. When absent: those of the file that is replaced, or 0666 less the umask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<u32>,
+}
+
+impl Write {
+    /// A request to create or replace the file at `path`.
+    pub fn new(path: impl Into<RawPath>) -> Self {
+        Self { path: path.into(), scope: Scope::default(), length: None, create_only: false, parents: true, mode: None }
+    }
+}
+
+impl Operation for Write {
+    const NAME: &'static str = "write";
+    const MUTATES: bool = true;
+    type Output = WriteOutput;
+}
+
+/// What was written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct WriteOutput {
+    /// The file's path: absolute, in the caller's view. A re-rooted artefact has its real path here.
+    pub path: RawPath,
+    /// Bytes written.
+    pub size: u64,
+    /// There was no such file before.
+    pub created: bool,
+    /// The file was overwritten in place, not replaced at one stroke.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub in_place: bool,
+    /// Permission bits.
+    pub mode: u32,
+    /// The time of the write.
+    pub modified: Time,
+}
