@@ -3,6 +3,8 @@
 //! [`serve`] answers operations on byte streams, [`connect`] bridges a pair of descriptors to the running daemon,
 //! [`shim`] looks after one command.
 
+pub mod connect;
 pub mod exec;
+pub mod serve;
 pub mod shim;
 pub mod sys;

@@ -153,15 +153,27 @@ pub fn keep_across_exec(fd: &impl AsRawFd) -> io::Result<()> {
 
 /// Takes over a descriptor that this process was started with.
 ///
+/// In place of a standard one comes `/dev/null`, so that no other file gets its number and with it what is printed.
+///
 /// # Errors
 /// When it isn't open.
 pub fn inherited(fd: i32) -> io::Result<OwnedFd> {
     // SAFETY: fcntl with plain numbers; it fails on a descriptor that isn't open.
-    if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } != 0 {
+    let moved = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) };
+    if moved < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it is open, and only the caller that was told its number takes it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
+    // SAFETY: only the caller that was told the number uses it, so replacing or closing it takes it from nobody.
+    unsafe {
+        if fd <= 2 {
+            libc::dup2(null.as_raw_fd(), fd);
+        } else {
+            libc::close(fd);
+        }
+    }
+    // SAFETY: fcntl has just made it, and nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(moved) })
 }
 
 /// Closes every descriptor from `first` on.

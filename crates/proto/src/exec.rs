@@ -120,6 +120,20 @@ pub struct Command {
     pub limits: Limits,
 }
 
+/// A line for the shell.
+impl From<&str> for Command {
+    fn from(line: &str) -> Self {
+        Self::shell(line)
+    }
+}
+
+/// A line for the shell.
+impl From<String> for Command {
+    fn from(line: String) -> Self {
+        Self::shell(line)
+    }
+}
+
 fn default_timeout() -> u64 {
     DEFAULT_TIMEOUT_MS
 }

@@ -7,6 +7,8 @@
 //! A message is a *head*, JSON, followed by a *payload*, raw bytes: [`message`] says how. File contents and command
 //! output travel in the payload, never inside JSON.
 
+#[cfg(feature = "http")]
+pub mod body;
 pub mod error;
 pub mod exec;
 pub mod files;

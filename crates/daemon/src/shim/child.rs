@@ -46,6 +46,8 @@ pub fn spawn(start: &control::Start) -> Result<Child> {
         command.stdin(Stdio::null());
         None
     };
+    // podbayd's own, not the sandbox's.
+    command.env_remove("PODBAY_TOKEN");
     for (name, value) in &start.command.env {
         if name.is_empty() || name.contains(['=', '\0']) || value.as_bytes().contains(&0) {
             let message =

@@ -127,9 +127,8 @@ impl Shim {
 
     /// The loop: until the command has ended and nothing that it started is left.
     fn attend(&mut self) -> io::Result<()> {
+        let mut held_back = false;
         loop {
-            let held_back = self.hold_back();
-            self.wait(held_back)?;
             self.reap();
             if !held_back {
                 self.take_output(1)?;
@@ -144,6 +143,8 @@ impl Shim {
                 // What readers have not got yet is in the files.
                 return Ok(());
             }
+            held_back = self.hold_back();
+            self.wait(held_back)?;
         }
     }
 

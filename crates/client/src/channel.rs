@@ -1,0 +1,101 @@
+//! Ways to reach one podbayd as a byte stream.
+
+use std::fmt::Debug;
+use std::io;
+use std::pin::Pin;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// A byte stream in both directions.
+pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
+
+/// A byte stream that is being opened.
+pub type Opening<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn ByteStream>>> + Send + 'a>>;
+
+/// A way to reach one podbayd. Everything above a channel is the same code.
+pub trait Channel: Debug + Send + Sync {
+    /// Opens a byte stream, at whose other end is the sandbox's podbayd.
+    fn open(&self) -> Opening<'_>;
+
+    /// For how long a broken connection is worth opening again before an operation gives up.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(30)
+    }
+
+    /// What a client on this channel has to show, where podbayd asks for it.
+    fn token(&self) -> Option<&str> {
+        None
+    }
+}
+
+/// The unix socket of a podbayd on this machine.
+#[cfg(unix)]
+#[derive(Debug, Clone)]
+pub struct UnixChannel {
+    path: std::path::PathBuf,
+}
+
+#[cfg(unix)]
+impl UnixChannel {
+    /// The socket at a path.
+    pub fn new(path: impl Into<std::path::PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+}
+
+#[cfg(unix)]
+impl Channel for UnixChannel {
+    fn open(&self) -> Opening<'_> {
+        Box::pin(async {
+            let stream = tokio::net::UnixStream::connect(&self.path).await.map_err(|error| {
+                io::Error::new(error.kind(), format!("the socket {} can't be reached: {error}", self.path.display()))
+            })?;
+            Ok(Box::new(stream) as Box<dyn ByteStream>)
+        })
+    }
+
+    /// On one machine nothing gets lost on the way: a socket that stays silent belongs to a sandbox that is gone.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(3)
+    }
+}
+
+/// A podbayd that listens on TCP.
+#[derive(Clone)]
+pub struct TcpChannel {
+    address: String,
+    token: Option<String>,
+}
+
+impl TcpChannel {
+    /// The address, such as `10.0.0.7:8780`, and the token that podbayd wants.
+    pub fn new(address: impl Into<String>, token: Option<String>) -> Self {
+        Self { address: address.into(), token }
+    }
+}
+
+impl Debug for TcpChannel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Never the token: it would end up in logs.
+        f.debug_struct("TcpChannel").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl Channel for TcpChannel {
+    fn open(&self) -> Opening<'_> {
+        Box::pin(async {
+            let stream = tokio::net::TcpStream::connect(&self.address)
+                .await
+                .map_err(|error| io::Error::new(error.kind(), format!("{} can't be reached: {error}", self.address)))?;
+            stream.set_nodelay(true)?;
+            Ok(Box::new(stream) as Box<dyn ByteStream>)
+        })
+    }
+
+    fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+}

@@ -1,0 +1,182 @@
+//! One HTTP/2 connection to podbayd.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, header::HeaderValue};
+use hyper::body::Incoming as HttpBody;
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use podbay_proto::body::{Incoming, MessageBody, Payload};
+use podbay_proto::message::{decode_head, encode_head};
+use podbay_proto::session::{BULK, Hello, REQUEST_ID, TOKEN, Welcome};
+use podbay_proto::{Operation, VERSION};
+use tokio::io::AsyncWriteExt;
+
+use crate::channel::Channel;
+use crate::error::Error;
+
+/// The most bytes of a payload that is collected when its operation doesn't say how many it will be.
+const MAX_COLLECTED: usize = 64 << 20;
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Everything, with small windows so that answers come soon.
+    Shared,
+    /// Large transfers.
+    Bulk,
+}
+
+/// A connection that is open, or was when it was last used.
+#[derive(Debug, Clone)]
+pub(crate) struct Connection {
+    sender: SendRequest<MessageBody>,
+    token: Option<HeaderValue>,
+    /// Who is at the other end.
+    pub(crate) welcome: Welcome,
+}
+
+/// Why a request got no answer.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The connection broke. The request may have been served or not.
+    Broken(String),
+    /// There is an answer, and it is an error; or trying again can't help.
+    Final(Error),
+}
+
+/// An answer: its head, and its payload still to come.
+#[derive(Debug)]
+pub(crate) struct Answer<T> {
+    pub(crate) head: T,
+    pub(crate) payload: Incoming<HttpBody>,
+}
+
+impl Connection {
+    /// Opens a connection and learns who is there.
+    pub(crate) async fn open(channel: &dyn Channel, purpose: Purpose) -> Result<Self, Failure> {
+        let broken = |error: &dyn std::fmt::Display| Failure::Broken(error.to_string());
+        let mut stream = channel.open().await.map_err(|error| broken(&error))?;
+        let bulk = purpose == Purpose::Bulk;
+        if bulk {
+            stream.write_all(&[BULK]).await.map_err(|error| broken(&error))?;
+        }
+        let (sender, driver) = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .initial_connection_window_size(1 << 30)
+            .initial_stream_window_size(if bulk { 16 << 20 } else { 256 << 10 })
+            .max_frame_size(64 << 10)
+            .max_send_buf_size(if bulk { 4 << 20 } else { 256 << 10 })
+            .max_concurrent_reset_streams(1_024)
+            .keep_alive_interval(Duration::from_secs(20))
+            .keep_alive_timeout(Duration::from_secs(40))
+            .keep_alive_while_idle(true)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| broken(&error))?;
+        tokio::spawn(async move {
+            if let Err(error) = driver.await {
+                // Whoever has a request under way learns of it there.
+                tracing::debug!(%error, "a connection to podbayd ended");
+            }
+        });
+        let token = channel.token().map(HeaderValue::from_str).transpose().map_err(|_| {
+            Failure::Final(Error::BadAnswer { what: "the token", reason: "it can't be sent in a header".into() })
+        })?;
+        let mut connection = Self { sender, token, welcome: nobody() };
+        connection.welcome = connection.ask(&Hello { version: VERSION }, None, Bytes::new()).await?.head;
+        if connection.welcome.version.major != VERSION.major {
+            let message = format!(
+                "podbayd in the sandbox speaks protocol {} and this client {VERSION}: update the older of the two",
+                connection.welcome.version
+            );
+            return Err(Failure::Final(Error::VersionMismatch(message)));
+        }
+        Ok(connection)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    /// Sends a request whose payload is in memory.
+    pub(crate) async fn ask<O: Operation>(
+        &self,
+        request: &O,
+        id: Option<&str>,
+        payload: Bytes,
+    ) -> Result<Answer<O::Output>, Failure> {
+        self.send(request, id, Payload::Bytes(payload)).await
+    }
+
+    /// Sends a request.
+    pub(crate) async fn send<O: Operation>(
+        &self,
+        request: &O,
+        id: Option<&str>,
+        payload: Payload,
+    ) -> Result<Answer<O::Output>, Failure> {
+        let head = encode_head(request).map_err(|error| Failure::Final(error.into()))?;
+        let mut http = Request::post(format!("http://podbayd/v{}/{}", VERSION.major, O::NAME));
+        if let Some(id) = id {
+            http = http.header(REQUEST_ID, id);
+        }
+        if let Some(token) = &self.token {
+            http = http.header(TOKEN, token);
+        }
+        let http = http.body(MessageBody::new(head, payload)).map_err(|error| {
+            Failure::Final(Error::BadAnswer { what: O::NAME, reason: format!("the request can't be made: {error}") })
+        })?;
+        let response =
+            self.sender.clone().send_request(http).await.map_err(|error| Failure::Broken(describe(&error)))?;
+        let status = response.status();
+        // A body that ends early is a connection that broke, or a podbayd that did.
+        let body = Incoming::read(response.into_body()).await.map_err(|error| Failure::Broken(error.message))?;
+        let bad = |error: podbay_proto::Error| Error::BadAnswer { what: O::NAME, reason: error.message };
+        if !status.is_success() {
+            let error = decode_head::<podbay_proto::Error>(&body.head).map_err(|error| Failure::Final(bad(error)))?;
+            return Err(match error.code {
+                podbay_proto::ErrorCode::VersionMismatch => Failure::Final(Error::VersionMismatch(error.message)),
+                _ => Failure::Final(error.into()),
+            });
+        }
+        let head = decode_head(&body.head).map_err(|error| Failure::Final(bad(error)))?;
+        Ok(Answer { head, payload: body })
+    }
+}
+
+impl<T> Answer<T> {
+    /// The head and the whole payload, which may have at most `most` bytes.
+    pub(crate) async fn collect(mut self, most: Option<usize>) -> Result<(T, Bytes), Failure> {
+        match self.payload.collect(most.unwrap_or(MAX_COLLECTED)).await {
+            Ok(payload) => Ok((self.head, payload)),
+            Err(error) if error.code == podbay_proto::ErrorCode::TooLarge => {
+                Err(Failure::Final(Error::BadAnswer { what: "a request", reason: error.message }))
+            }
+            Err(error) => Err(Failure::Broken(error.message)),
+        }
+    }
+}
+
+fn nobody() -> Welcome {
+    Welcome {
+        version: VERSION,
+        build: String::new(),
+        instance: String::new(),
+        workdir: "/".into(),
+        state: "/".into(),
+        exec_limits: false,
+    }
+}
+
+/// hyper's errors say little by themselves; the reason is what they come from.
+fn describe(error: &hyper::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(reason) = source {
+        text = format!("{text}: {reason}");
+        source = reason.source();
+    }
+    text
+}

@@ -1,0 +1,482 @@
+//! Commands.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use podbay_proto::ErrorCode;
+use podbay_proto::exec::{
+    Attach, Command, Cut, ExecId, Exit, Info, Input, List, Run, RunOutput, Signal, Start, State, Status, Stream, Target,
+};
+use podbay_proto::record::{Record, RecordReader};
+
+use crate::Sandbox;
+use crate::connection::{Answer, Failure, Purpose};
+use crate::error::{Error, Result};
+use crate::session::{Patience, Session, request_id};
+
+/// The signal that nothing can ignore.
+const SIGKILL: i32 = 9;
+
+/// How much input is sent in one request.
+const INPUT_PIECE: usize = 1 << 20;
+
+/// The output of a command that has ended.
+#[derive(Debug, Clone)]
+pub struct Output {
+    /// The command: how it ended, what it used, where its log is.
+    pub info: Info,
+    bytes: Bytes,
+    runs: Vec<(Stream, u64)>,
+    /// Where bytes are missing, when there were more than asked for.
+    pub cut: Option<Cut>,
+}
+
+impl Output {
+    /// How it ended; nothing when that isn't known.
+    pub fn exit(&self) -> Option<&Exit> {
+        match &self.info.state {
+            State::Exited(exit) => Some(exit),
+            _ => None,
+        }
+    }
+
+    /// The exit code; nothing when the outcome isn't known.
+    pub fn code(&self) -> Option<i32> {
+        self.exit().map(|exit| exit.code)
+    }
+
+    /// Whether it ended with code 0.
+    pub fn success(&self) -> bool {
+        self.code() == Some(0)
+    }
+
+    /// What it printed, both streams in order of arrival.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// What it printed, as text. What isn't UTF-8 is replaced.
+    pub fn text(&self) -> std::borrow::Cow<'_, str> {
+        String::from_utf8_lossy(&self.bytes)
+    }
+
+    /// What it printed to standard output.
+    pub fn stdout(&self) -> Vec<u8> {
+        self.stream(Stream::Stdout)
+    }
+
+    /// What it printed to standard error.
+    pub fn stderr(&self) -> Vec<u8> {
+        self.stream(Stream::Stderr)
+    }
+
+    fn stream(&self, wanted: Stream) -> Vec<u8> {
+        let mut rest = &self.bytes[..];
+        let mut bytes = Vec::new();
+        for (stream, length) in &self.runs {
+            // The lengths come from the sandbox and may be anything.
+            let (run, after) = rest.split_at((*length).min(rest.len() as u64) as usize);
+            if *stream == wanted {
+                bytes.extend_from_slice(run);
+            }
+            rest = after;
+        }
+        bytes
+    }
+}
+
+/// Something that a running command did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// It printed something.
+    Output(Stream, Bytes),
+    /// It printed that many bytes here, which are no longer to be had.
+    Lost(u64),
+    /// It has ended. The last event.
+    End(Box<Info>),
+}
+
+impl Sandbox {
+    /// Runs a command to its end.
+    ///
+    /// When the returned future is dropped, the command is killed. It is sent to the sandbox once, and runs once, however
+    /// often the connection breaks meanwhile.
+    ///
+    /// ```no_run
+    /// # async fn example(sandbox: podbay_client::Sandbox) -> podbay_client::Result<()> {
+    /// let output = sandbox.run("echo hello | tr a-z A-Z").await?;
+    /// assert_eq!(output.text(), "HELLO\n");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// When it can't be started, or the sandbox can't be reached. A command that fails is no error.
+    pub async fn run(&self, command: impl Into<Command>) -> Result<Output> {
+        self.run_capped(command, podbay_proto::exec::DEFAULT_OUTPUT_CAP).await
+    }
+
+    /// Like [`run`](Self::run), with at most `cap` bytes of output: its beginning and its end.
+    ///
+    /// # Errors
+    /// As for [`run`](Self::run).
+    pub async fn run_capped(&self, command: impl Into<Command>, cap: u64) -> Result<Output> {
+        let mut guard = KillOnDrop { session: self.session.clone(), id: new_id()?, armed: true };
+        let mut request = Run { id: guard.id.clone(), command: Some(command.into()), output_cap: cap };
+        let most = usize::try_from(cap).unwrap_or(usize::MAX).saturating_add(1024);
+        let mut asked: Option<String> = None;
+        let mut patience = self.session.patience("running a command");
+        let result = loop {
+            let failure = match self.session.connection(Purpose::Shared).await {
+                Ok(connection) => {
+                    settle_instance(&mut asked, &connection.welcome.instance, &mut request.command);
+                    // The command may have run for hours since the last failure.
+                    patience = self.session.patience("running a command");
+                    match connection.ask(&request, None, Bytes::new()).await {
+                        Ok(answer) => match answer.collect(Some(most)).await {
+                            Ok(answer) => break Ok(answer),
+                            Err(failure) => failure,
+                        },
+                        Err(failure) => restarted(failure, request.command.is_none(), "running a command"),
+                    }
+                }
+                Err(failure) => failure,
+            };
+            if let Err(error) = patience.after(failure).await {
+                break Err(error);
+            }
+        };
+        guard.armed = matches!(result, Err(Error::Unreachable { .. }));
+        let (RunOutput { info, runs, cut }, bytes) = result?;
+        match info.state {
+            State::Failed(error) => Err(error.into()),
+            _ => Ok(Output { info, bytes, runs, cut }),
+        }
+    }
+
+    /// Starts a command and streams what it does.
+    ///
+    /// Dropping the returned value leaves the command running: [`attach`](Self::attach) finds it again.
+    ///
+    /// # Errors
+    /// When it can't be started, or the sandbox can't be reached.
+    pub async fn spawn(&self, command: impl Into<Command>) -> Result<Exec> {
+        Exec::open(self.session.clone(), new_id()?, Some(command.into()), 0).await
+    }
+
+    /// Streams what a command does that was started before, from an offset in its output on.
+    ///
+    /// # Errors
+    /// `exec_not_found`.
+    pub async fn attach(&self, id: &ExecId, offset: u64) -> Result<Exec> {
+        Exec::open(self.session.clone(), id.clone(), None, offset).await
+    }
+
+    /// Starts a command and leaves it running.
+    ///
+    /// # Errors
+    /// When it can't be started.
+    pub async fn start(&self, command: impl Into<Command>) -> Result<Info> {
+        self.start_as(new_id()?, command).await
+    }
+
+    /// Starts a command with an id of the caller's. An id that was started before isn't started again.
+    ///
+    /// # Errors
+    /// When it can't be started.
+    pub async fn start_as(&self, id: ExecId, command: impl Into<Command>) -> Result<Info> {
+        let info = self.session.ask(&Start { id, command: command.into() }).await?;
+        match info.state {
+            State::Failed(error) => Err(error.into()),
+            _ => Ok(info),
+        }
+    }
+
+    /// Tells about a command.
+    ///
+    /// # Errors
+    /// `exec_not_found`.
+    pub async fn status(&self, id: &ExecId) -> Result<Info> {
+        self.session.ask(&Status { id: id.clone() }).await
+    }
+
+    /// Lists commands, oldest first; optionally only those of which something is alive.
+    ///
+    /// # Errors
+    /// When the sandbox can't be reached.
+    pub async fn commands(&self, running: bool) -> Result<Vec<Info>> {
+        self.session.ask(&List { running }).await
+    }
+
+    /// Sends a signal to everything that a command started; to how many processes.
+    ///
+    /// # Errors
+    /// `exec_not_found`.
+    pub async fn signal(&self, id: &ExecId, signal: i32) -> Result<u32> {
+        self.signal_to(id, signal, Target::All).await
+    }
+
+    /// Sends a signal to a command's own process, or to everything that it started.
+    ///
+    /// # Errors
+    /// `exec_not_found`.
+    pub async fn signal_to(&self, id: &ExecId, signal: i32, target: Target) -> Result<u32> {
+        Ok(self.session.ask(&Signal { id: id.clone(), signal, target }).await?.processes)
+    }
+
+    /// Kills everything that a command started, until nothing is left.
+    ///
+    /// # Errors
+    /// `exec_not_found`.
+    pub async fn kill(&self, id: &ExecId) -> Result<u32> {
+        self.signal(id, SIGKILL).await
+    }
+}
+
+fn new_id() -> Result<ExecId> {
+    Ok(ExecId::new(request_id())?)
+}
+
+/// A podbayd that was restarted finds commands of the one before by their directories, but one that it doesn't find may
+/// have run: it is only looked for, not started.
+fn settle_instance(asked: &mut Option<String>, instance: &str, command: &mut Option<Command>) {
+    if asked.as_ref().is_some_and(|asked| asked != instance) {
+        *command = None;
+    }
+    *asked = Some(instance.to_owned());
+}
+
+/// Not finding what was only looked for means that podbayd was restarted and has lost it.
+fn restarted(failure: Failure, looked_for: bool, what: &'static str) -> Failure {
+    match failure {
+        Failure::Final(error) if looked_for && error.code() == Some(ErrorCode::ExecNotFound) => {
+            Failure::Final(Error::SandboxRestarted { what })
+        }
+        other => other,
+    }
+}
+
+struct KillOnDrop {
+    session: Session,
+    id: ExecId,
+    armed: bool,
+}
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        if !self.armed {
+            return;
+        }
+        // Outside a runtime nothing can be sent any more; the command's own time-out ends it.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let signal = Signal { id: self.id.clone(), signal: SIGKILL, target: Target::All };
+            let session = self.session.clone();
+            runtime.spawn(async move {
+                if let Err(error) = session.ask(&signal).await {
+                    tracing::debug!(%error, "a command that nobody waits for couldn't be killed");
+                }
+            });
+        }
+    }
+}
+
+/// A command that runs, and what it does.
+#[derive(Debug)]
+pub struct Exec {
+    session: Session,
+    id: ExecId,
+    offset: u64,
+    started: bool,
+    stream: Option<Records>,
+    instance: Option<String>,
+    ended: Option<Box<Info>>,
+}
+
+#[derive(Debug)]
+struct Records {
+    answer: Answer<podbay_proto::exec::Attached>,
+    reader: RecordReader,
+    ready: VecDeque<Record>,
+}
+
+impl Exec {
+    async fn open(session: Session, id: ExecId, command: Option<Command>, offset: u64) -> Result<Self> {
+        let mut exec = Self { session, id, offset, started: false, stream: None, instance: None, ended: None };
+        exec.connect(command).await?;
+        Ok(exec)
+    }
+
+    /// The command's id, by which anyone can find it.
+    pub fn id(&self) -> &ExecId {
+        &self.id
+    }
+
+    /// How many bytes of its output have been seen.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    async fn connect(&mut self, mut command: Option<Command>) -> Result<()> {
+        let mut patience = self.session.patience("a command's output");
+        let only_looked_for = command.is_none();
+        loop {
+            let failure = match self.try_connect(&mut command).await {
+                Ok(()) => return Ok(()),
+                Err(failure) if self.started || !only_looked_for => {
+                    restarted(failure, command.is_none(), "a command's output")
+                }
+                Err(failure) => failure,
+            };
+            patience.after(failure).await?;
+        }
+    }
+
+    async fn try_connect(&mut self, command: &mut Option<Command>) -> Result<(), Failure> {
+        let connection = self.session.connection(Purpose::Shared).await?;
+        settle_instance(&mut self.instance, &connection.welcome.instance, command);
+        let request = Attach { id: self.id.clone(), command: command.clone(), offset: self.offset };
+        let answer = connection.ask(&request, None, Bytes::new()).await?;
+        self.started = true;
+        self.stream = Some(Records { answer, reader: RecordReader::default(), ready: VecDeque::new() });
+        Ok(())
+    }
+
+    /// The next thing that the command does; nothing after its end.
+    ///
+    /// A connection that breaks is opened again, and the output goes on with the exact next byte.
+    ///
+    /// # Errors
+    /// When the sandbox can't be reached any more, or the command's program couldn't be started.
+    pub async fn next(&mut self) -> Result<Option<Event>> {
+        if self.ended.is_some() {
+            return Ok(None);
+        }
+        let mut patience: Option<Patience> = None;
+        loop {
+            let failure = match &mut self.stream {
+                Some(records) => match records.next().await {
+                    Ok(record) => return self.take(record).map(Some),
+                    Err(failure) => failure,
+                },
+                None => match self.try_connect(&mut None).await {
+                    Ok(()) => continue,
+                    Err(failure) => restarted(failure, true, "a command's output"),
+                },
+            };
+            self.stream = None;
+            patience.get_or_insert_with(|| self.session.patience("a command's output")).after(failure).await?;
+        }
+    }
+
+    fn take(&mut self, record: Record) -> Result<Event> {
+        self.offset = self.offset.saturating_add(record.span());
+        Ok(match record {
+            Record::Output(stream, data) => Event::Output(stream, data),
+            Record::Lost(bytes) => Event::Lost(bytes),
+            Record::End(info) => {
+                self.ended = Some(info.clone());
+                self.stream = None;
+                if let State::Failed(error) = info.state {
+                    return Err(error.into());
+                }
+                Event::End(info)
+            }
+        })
+    }
+
+    /// Waits for the end, taking no notice of the output.
+    ///
+    /// # Errors
+    /// As for [`next`](Self::next).
+    pub async fn wait(&mut self) -> Result<Info> {
+        loop {
+            if let Some(info) = &self.ended {
+                return Ok((**info).clone());
+            }
+            self.next().await?;
+        }
+    }
+
+    /// A way to send input and signals, also while this value is waited on.
+    pub fn control(&self) -> Control {
+        Control { session: self.session.clone(), id: self.id.clone(), written: 0 }
+    }
+}
+
+/// A command's input and its signals.
+///
+/// There should be one writer at a time: it counts what it has written, so that nothing is written twice.
+#[derive(Debug)]
+pub struct Control {
+    session: Session,
+    id: ExecId,
+    written: u64,
+}
+
+impl Control {
+    /// Writes to the command's standard input, which must have been kept open. False when it no longer reads.
+    ///
+    /// # Errors
+    /// When the sandbox can't be reached.
+    pub async fn write(&mut self, data: impl Into<Bytes>) -> Result<bool> {
+        let mut data = data.into();
+        while !data.is_empty() {
+            let piece = data.split_to(data.len().min(INPUT_PIECE));
+            if !self.input(piece, false).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Closes the command's standard input.
+    ///
+    /// # Errors
+    /// When the sandbox can't be reached.
+    pub async fn close_input(&mut self) -> Result<()> {
+        self.input(Bytes::new(), true).await.map(drop)
+    }
+
+    async fn input(&mut self, piece: Bytes, close: bool) -> Result<bool> {
+        let length = piece.len() as u64;
+        let request = Input { id: self.id.clone(), offset: self.written, close };
+        let (taken, _) = self.session.call(&request, piece, Some(0)).await?;
+        self.written += length;
+        Ok(!taken.closed)
+    }
+
+    /// Sends a signal to everything that the command started; to how many processes.
+    ///
+    /// # Errors
+    /// When the sandbox can't be reached.
+    pub async fn signal(&self, signal: i32) -> Result<u32> {
+        Ok(self.session.ask(&Signal { id: self.id.clone(), signal, target: Target::All }).await?.processes)
+    }
+
+    /// Kills everything that the command started.
+    ///
+    /// # Errors
+    /// When the sandbox can't be reached.
+    pub async fn kill(&self) -> Result<u32> {
+        self.signal(SIGKILL).await
+    }
+}
+
+impl Records {
+    async fn next(&mut self) -> Result<Record, Failure> {
+        loop {
+            if let Some(record) = self.ready.pop_front() {
+                return Ok(record);
+            }
+            match self.answer.payload.next().await {
+                Ok(Some(piece)) => self.reader.push(&piece),
+                Ok(None) => return Err(Failure::Broken("the output ended before the command did".to_owned())),
+                Err(error) => return Err(Failure::Broken(error.message)),
+            }
+            while let Some(record) = self.reader.next_record().map_err(|error| {
+                Failure::Final(Error::BadAnswer { what: "a command's output", reason: error.message })
+            })? {
+                self.ready.push_back(record);
+            }
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! A sandbox as a Rust value: typed, asynchronous operations over one connection.
+//!
+//! A [`Sandbox`] is a handle. It opens its connection when it is first needed, shares it among all clones and tasks, and opens
+//! it again when it breaks; nothing is lost and nothing happens twice. Transfers of more than a megabyte go over a second
+//! connection, so that they don't keep others waiting. Dropping a future cancels its operation.
+
+mod channel;
+mod connection;
+mod error;
+mod exec;
+mod session;
+
+pub use channel::{ByteStream, Channel, Opening, TcpChannel, UnixChannel};
+pub use error::{Error, Result};
+pub use exec::{Control, Event, Exec, Output};
+pub use podbay_proto::exec::{Command, ExecId, Exit, Info, Limits, Process, Program, State, Stream, Target, Usage};
+pub use podbay_proto::session::Welcome;
+pub use podbay_proto::{ErrorCode, RawPath};
+
+use session::Session;
+
+/// One sandbox.
+#[derive(Debug, Clone)]
+pub struct Sandbox {
+    session: Session,
+}
+
+impl Sandbox {
+    /// The sandbox at the other end of a channel. Nothing is opened yet.
+    pub fn new(channel: impl Channel + 'static) -> Self {
+        Self { session: Session::new(Box::new(channel)) }
+    }
+
+    /// Asks the sandbox who it is.
+    ///
+    /// # Errors
+    /// When it can't be reached or speaks another version of the protocol.
+    pub async fn hello(&self) -> Result<Welcome> {
+        self.session.welcome().await
+    }
+}

@@ -1,0 +1,161 @@
+//! The connections to one sandbox, opened when needed and opened again when they break.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use podbay_proto::Operation;
+use podbay_proto::session::Welcome;
+use tokio::sync::Mutex;
+
+use crate::channel::Channel;
+use crate::connection::{Answer, Connection, Failure, Purpose};
+use crate::error::{Error, Result};
+
+/// The pause after the first failure; each further one is twice as long, up to a second.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+
+/// The connections to one sandbox. Cheap to clone; all clones share them.
+#[derive(Debug, Clone)]
+pub(crate) struct Session(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    channel: Box<dyn Channel>,
+    shared: Mutex<Option<Connection>>,
+    bulk: Mutex<Option<Connection>>,
+}
+
+impl Session {
+    pub(crate) fn new(channel: Box<dyn Channel>) -> Self {
+        Self(Arc::new(Inner { channel, shared: Mutex::default(), bulk: Mutex::default() }))
+    }
+
+    /// An open connection: the one there is, or a new one.
+    pub(crate) async fn connection(&self, purpose: Purpose) -> Result<Connection, Failure> {
+        let place = match purpose {
+            Purpose::Shared => &self.0.shared,
+            Purpose::Bulk => &self.0.bulk,
+        };
+        // Whoever finds it broken opens it while the others wait for the same one.
+        let mut place = place.lock().await;
+        match place.as_ref() {
+            Some(connection) if !connection.is_closed() => Ok(connection.clone()),
+            _ => Ok(place.insert(Connection::open(&*self.0.channel, purpose).await?).clone()),
+        }
+    }
+
+    /// Who is at the other end.
+    pub(crate) async fn welcome(&self) -> Result<Welcome> {
+        let mut patience = self.patience("connecting");
+        loop {
+            match self.connection(Purpose::Shared).await {
+                Ok(connection) => return Ok(connection.welcome),
+                Err(failure) => patience.after(failure).await?,
+            }
+        }
+    }
+
+    pub(crate) fn patience(&self, what: &'static str) -> Patience {
+        Patience { what, until: Instant::now() + self.0.channel.patience(), pause: FIRST_PAUSE }
+    }
+
+    /// Performs an operation, however often the connection breaks, with its effect happening once.
+    pub(crate) async fn call<O: Operation>(
+        &self,
+        request: &O,
+        payload: Bytes,
+        most: Option<usize>,
+    ) -> Result<(O::Output, Bytes)> {
+        let purpose =
+            if payload.len() as u64 > podbay_proto::session::BULK_FROM { Purpose::Bulk } else { Purpose::Shared };
+        let id = O::MUTATES.then(request_id);
+        self.retry(O::NAME, O::MUTATES, purpose, |connection| {
+            let (id, payload) = (id.as_deref(), payload.clone());
+            async move { connection.ask(request, id, payload).await?.collect(most).await }
+        })
+        .await
+    }
+
+    /// Like [`call`](Self::call), for an operation without payloads.
+    pub(crate) async fn ask<O: Operation>(&self, request: &O) -> Result<O::Output> {
+        Ok(self.call(request, Bytes::new(), Some(0)).await?.0)
+    }
+
+    /// Performs an operation whose answer's payload is then streamed. Reading it isn't retried here.
+    pub(crate) async fn open<O: Operation>(&self, request: &O, purpose: Purpose) -> Result<Answer<O::Output>> {
+        self.retry(
+            O::NAME,
+            false,
+            purpose,
+            |connection| async move { connection.ask(request, None, Bytes::new()).await },
+        )
+        .await
+    }
+
+    /// Tries until it succeeds or fails for good. With `once`, never at another podbayd than the first: that one doesn't
+    /// know what the first has done.
+    pub(crate) async fn retry<T, F>(
+        &self,
+        what: &'static str,
+        once: bool,
+        purpose: Purpose,
+        mut attempt: impl FnMut(Connection) -> F,
+    ) -> Result<T>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        let mut patience = self.patience(what);
+        let mut asked: Option<String> = None;
+        loop {
+            let failure = match self.connection(purpose).await {
+                Ok(connection) => {
+                    let instance = connection.welcome.instance.clone();
+                    if once && asked.as_ref().is_some_and(|asked| *asked != instance) {
+                        return Err(Error::SandboxRestarted { what });
+                    }
+                    asked = Some(instance);
+                    match attempt(connection).await {
+                        Ok(value) => return Ok(value),
+                        Err(failure) => failure,
+                    }
+                }
+                Err(failure) => failure,
+            };
+            patience.after(failure).await?;
+        }
+    }
+}
+
+/// How long an operation goes on trying.
+pub(crate) struct Patience {
+    what: &'static str,
+    until: Instant,
+    pause: Duration,
+}
+
+impl Patience {
+    /// Waits a little after a failure.
+    ///
+    /// # Errors
+    /// The failure, when it is final or the time is over.
+    pub(crate) async fn after(&mut self, failure: Failure) -> Result<()> {
+        match failure {
+            Failure::Final(error) => Err(error),
+            Failure::Broken(reason) if Instant::now() + self.pause > self.until => {
+                Err(Error::Unreachable { what: self.what, reason })
+            }
+            Failure::Broken(reason) => {
+                tracing::debug!(what = self.what, reason, "trying again");
+                tokio::time::sleep(self.pause).await;
+                self.pause = (self.pause * 2).min(Duration::from_secs(1));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A name that no other request has.
+pub(crate) fn request_id() -> String {
+    format!("{:032x}", rand::random::<u128>())
+}

@@ -1,0 +1,139 @@
+//! A podbayd for tests: the embedded one, on this machine, in a directory of its own.
+#![allow(dead_code, reason = "each test binary uses a part of this")]
+
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+
+use podbay_client::{Sandbox, UnixChannel};
+
+/// podbayd as a file, one for all tests of a binary.
+pub fn podbayd() -> &'static Path {
+    static FILE: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    let (_, path) = FILE.get_or_init(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("podbayd");
+        std::fs::write(&path, podbay_embed::daemon(std::env::consts::ARCH).unwrap()).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        (dir, path)
+    });
+    path
+}
+
+/// A running podbayd. It and all that its commands started end with this value.
+pub struct Daemon {
+    pub dir: tempfile::TempDir,
+    child: Child,
+    arguments: Vec<String>,
+}
+
+impl Daemon {
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    pub fn start_with(arguments: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("work")).unwrap();
+        let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
+        let child = serve(dir.path(), &arguments);
+        Self { dir, child, arguments }
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.dir.path().join("state")
+    }
+
+    pub fn work(&self) -> PathBuf {
+        self.dir.path().join("work")
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.state().join("podbayd.sock")
+    }
+
+    pub fn sandbox(&self) -> Sandbox {
+        Sandbox::new(UnixChannel::new(self.socket()))
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    /// Kills podbayd without a warning. Its shims go on.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts another podbayd on the same state.
+    pub fn restart(&mut self) {
+        self.child = serve(self.dir.path(), &self.arguments);
+    }
+}
+
+fn serve(dir: &Path, arguments: &[String]) -> Child {
+    let (mut ready, theirs) = std::io::pipe().unwrap();
+    // Standard output is the one descriptor that every child inherits.
+    let child = Command::new(podbayd())
+        .args(["serve", "--state"])
+        .arg(dir.join("state"))
+        .arg("--workdir")
+        .arg(dir.join("work"))
+        .args(["--ready-fd", "1"])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(theirs)
+        .spawn()
+        .unwrap();
+    let mut byte = [0];
+    ready.read_exact(&mut byte).unwrap_or_else(|error| panic!("podbayd didn't start: {error}"));
+    child
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        // Whatever its commands left has the state directory, where shims live, or the test's directory in its own.
+        kill_below(self.dir.path());
+    }
+}
+
+/// Ends every process whose working directory lies below a path: shims and commands of a test.
+pub fn kill_below(path: &Path) {
+    for _ in 0..50 {
+        let mut found = false;
+        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+            let Ok(cwd) = std::fs::read_link(format!("/proc/{pid}/cwd")) else { continue };
+            if cwd.starts_with(path) && pid != std::process::id() as i32 {
+                found = true;
+                let _ = Command::new("kill").args(["-9", &pid.to_string()]).stderr(Stdio::null()).status();
+            }
+        }
+        if !found {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+/// Waits until something holds, for at most ten seconds.
+pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..1000 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("after ten seconds still not: {what}");
+}
+
+/// Whether a process is alive and no zombie.
+pub fn alive(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").trim_start().starts_with('Z'))
+}

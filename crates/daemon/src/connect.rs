@@ -1,0 +1,99 @@
+//! `podbayd connect`: bridges its standard input and output to the running daemon, starting it when there is none.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use podbay_proto::session::GREETING;
+use rustix::fs::FlockOperation;
+
+use crate::serve::SOCKET;
+use crate::sys;
+
+/// Held while a daemon is being started, so that of ten callers one starts it and nine wait.
+const START_LOCK: &str = "start.lock";
+
+/// Connects and copies until either side is done.
+///
+/// # Errors
+/// When no daemon can be reached or started.
+pub fn run(state: &Path, workdir: Option<&Path>) -> io::Result<()> {
+    let socket = connect_or_start(state, workdir)?;
+    println!("{GREETING}");
+    io::stdout().flush()?;
+    bridge(&socket)
+}
+
+fn connect_or_start(state: &Path, workdir: Option<&Path>) -> io::Result<UnixStream> {
+    if let Ok(socket) = connect(state) {
+        return Ok(socket);
+    }
+    std::fs::create_dir_all(state)?;
+    let lock = File::create(state.join(START_LOCK))?;
+    rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
+    if let Ok(socket) = connect(state) {
+        return Ok(socket);
+    }
+    start(state, workdir)?;
+    connect(state)
+}
+
+/// A socket's address has room for 107 bytes, so it is named from its own directory.
+fn connect(state: &Path) -> io::Result<UnixStream> {
+    std::env::set_current_dir(state)?;
+    UnixStream::connect(SOCKET)
+}
+
+/// Starts the daemon with a life of its own: its own session, none of our descriptors, nothing of our working directory.
+fn start(state: &Path, workdir: Option<&Path>) -> io::Result<()> {
+    let (mut ready, theirs) = io::pipe()?;
+    let log = File::create(state.join("podbayd.log"))?;
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("serve").arg("--state").arg(state).arg("--ready-fd").arg(theirs.as_raw_fd().to_string());
+    if let Some(workdir) = workdir {
+        command.arg("--workdir").arg(workdir);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    sys::keep_across_exec(&theirs)?;
+    sys::before_exec(&mut command, || Ok(rustix::process::setsid().map(drop)?));
+    command.spawn()?;
+    drop(theirs);
+    let mut byte = [0];
+    if ready.read(&mut byte)? == 0 {
+        let said = std::fs::read_to_string(state.join("podbayd.log")).unwrap_or_default();
+        return Err(io::Error::other(format!("podbayd didn't start in {}: {}", state.display(), said.trim())));
+    }
+    Ok(())
+}
+
+/// Copies both ways. Each direction has a thread: there are no more than two, and nothing to schedule.
+fn bridge(socket: &UnixStream) -> io::Result<()> {
+    let up = socket.try_clone()?;
+    std::thread::spawn(move || {
+        let _ = copy(&mut io::stdin().lock(), &mut &up);
+        let _ = up.shutdown(Shutdown::Write);
+    });
+    let down = copy(&mut &*socket, &mut io::stdout().lock());
+    // The daemon's end is the end; input that nobody will read keeps nobody waiting.
+    down
+}
+
+/// Plain reads and writes: the standard library's copy would splice, which some container runtimes do badly.
+fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+    let mut buffer = vec![0; 128 << 10];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => {
+                to.write_all(&buffer[..count])?;
+                to.flush()?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! `podbayd`: the daemon in every sandbox. `podbayd --help` lists its faces.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use podbayd::{connect, exec, serve, sys};
+
+const HELP: &str = "\
+podbayd does the work in a Podbay sandbox. People use the `podbay` command; this one is started by it.
+
+  podbayd serve --state DIR [--workdir DIR] [--listen ADDRESS:PORT]… [--socket-fd N] [--ready-fd N]
+      Serves operations on the unix socket DIR/podbayd.sock, and on TCP when asked to. On TCP a client has to show the
+      token in the environment variable PODBAY_TOKEN; without one, --allow-anyone has to be given.
+  podbayd connect --state DIR [--workdir DIR]
+      Bridges standard input and output to the running daemon, and starts it when there is none.
+  podbayd --version
+";
+
+fn main() -> ExitCode {
+    match Arguments::read(std::env::args_os().skip(1)).and_then(run) {
+        Ok(code) => code,
+        Err(message) => {
+            eprintln!("podbayd: {message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+#[derive(Default)]
+struct Arguments {
+    face: String,
+    state: Option<PathBuf>,
+    workdir: Option<PathBuf>,
+    listen: Vec<std::net::SocketAddr>,
+    socket: Option<i32>,
+    ready: Option<i32>,
+    allow_anyone: bool,
+}
+
+impl Arguments {
+    fn read(mut words: impl Iterator<Item = OsString>) -> Result<Self, String> {
+        let text = |word: OsString| word.into_string().map_err(|word| format!("{word:?} isn't UTF-8"));
+        let mut arguments = Self { face: text(words.next().ok_or(HELP)?)?, ..Self::default() };
+        while let Some(word) = words.next() {
+            let flag = text(word)?;
+            if flag == "--allow-anyone" {
+                arguments.allow_anyone = true;
+                continue;
+            }
+            let value = words.next().ok_or_else(|| format!("{flag} needs a value"))?;
+            let number = |value: OsString| -> Result<i32, String> {
+                text(value)?.parse().map_err(|_| format!("{flag} needs the number of a descriptor"))
+            };
+            match flag.as_str() {
+                "--state" => arguments.state = Some(value.into()),
+                "--workdir" => arguments.workdir = Some(value.into()),
+                "--socket-fd" => arguments.socket = Some(number(value)?),
+                "--ready-fd" => arguments.ready = Some(number(value)?),
+                "--listen" => {
+                    let address = text(value)?;
+                    let parsed =
+                        address.parse().map_err(|_| format!("{address} isn't an address like 0.0.0.0:8780"))?;
+                    arguments.listen.push(parsed);
+                }
+                _ => return Err(format!("{flag} isn't known; `podbayd --help` lists what is")),
+            }
+        }
+        Ok(arguments)
+    }
+
+    fn state(&self) -> Result<PathBuf, String> {
+        self.state.clone().ok_or_else(|| "--state DIR is needed: where podbayd keeps its files".to_owned())
+    }
+}
+
+fn run(arguments: Arguments) -> Result<ExitCode, String> {
+    match arguments.face.as_str() {
+        "serve" => {
+            let options = serve_options(&arguments)?;
+            serve::run(options).map(|_| ExitCode::SUCCESS).map_err(|error| error.to_string())
+        }
+        "connect" => connect::run(&arguments.state()?, arguments.workdir.as_deref())
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(|error| error.to_string()),
+        // Not for people: a daemon whose zygote was killed starts another, with the socket as standard input.
+        "zygote" => {
+            let socket = inherited(0)?;
+            Ok(ExitCode::from(exec::zygote::main(socket) as u8))
+        }
+        "--version" => {
+            println!("podbayd {} (protocol {})", env!("CARGO_PKG_VERSION"), podbay_proto::VERSION);
+            Ok(ExitCode::SUCCESS)
+        }
+        "--help" | "-h" | "help" => {
+            print!("{HELP}");
+            Ok(ExitCode::SUCCESS)
+        }
+        other => Err(format!("there is no '{other}'; `podbayd --help` lists what there is")),
+    }
+}
+
+fn inherited(fd: i32) -> Result<OwnedFd, String> {
+    sys::inherited(fd).map_err(|error| format!("descriptor {fd} can't be used: {error}"))
+}
+
+fn serve_options(arguments: &Arguments) -> Result<serve::Options, String> {
+    let token = match std::env::var("PODBAY_TOKEN") {
+        Ok(token) if !token.is_empty() => serve::Token::new(token),
+        _ if !arguments.listen.is_empty() && !arguments.allow_anyone => {
+            return Err(
+                "listening on TCP needs a token in PODBAY_TOKEN, or --allow-anyone where the network is guarded"
+                    .to_owned(),
+            );
+        }
+        _ => serve::Token::default(),
+    };
+    Ok(serve::Options {
+        state: arguments.state()?,
+        workdir: arguments.workdir.clone(),
+        socket: arguments.socket.map(inherited).transpose()?,
+        listen: arguments.listen.clone(),
+        token,
+        ready: arguments.ready.map(inherited).transpose()?,
+    })
+}

@@ -1,0 +1,206 @@
+//! podbayd as a server: operations on byte streams.
+
+mod activity;
+mod connection;
+mod execs;
+mod repeats;
+mod reply;
+mod routes;
+mod token;
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use podbay_proto::RawPath;
+use rustix::fs::FlockOperation;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
+
+pub use self::token::Token;
+use crate::exec::Execs;
+use crate::exec::zygote::{self, Forked, Zygote};
+use crate::sys::{self, Reaped};
+
+/// The daemon's socket in its state directory.
+pub const SOCKET: &str = "podbayd.sock";
+
+/// Held while a daemon lives.
+const LOCK: &str = "podbayd.lock";
+
+/// How to serve.
+#[derive(Default)]
+pub struct Options {
+    /// Where the daemon keeps its files.
+    pub state: PathBuf,
+    /// Where commands start and relative paths begin.
+    pub workdir: Option<PathBuf>,
+    /// A listening unix socket to use instead of one of its own in the state directory.
+    pub socket: Option<OwnedFd>,
+    /// Addresses to listen on besides.
+    pub listen: Vec<SocketAddr>,
+    /// What clients there have to show.
+    pub token: Token,
+    /// Gets a byte once the daemon can be reached.
+    pub ready: Option<OwnedFd>,
+}
+
+/// Why serving came to an end.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Another daemon serves this state directory already.
+    AlreadyRunning,
+    /// It was told to end.
+    Ended,
+}
+
+/// What all requests share.
+pub struct Daemon {
+    instance: String,
+    state: RawPath,
+    workdir: RawPath,
+    execs: Arc<Execs>,
+    repeats: Arc<repeats::Repeats>,
+    token: Token,
+    activity: activity::Activity,
+}
+
+/// Serves until told to end. To be called in a process with one thread.
+///
+/// # Errors
+/// When the state directory or a socket can't be had.
+pub fn run(mut options: Options) -> io::Result<Outcome> {
+    let state = prepare_state(&options.state)?;
+    std::env::set_current_dir(&state)?;
+    let lock = File::create(LOCK)?;
+    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => return Ok(Outcome::AlreadyRunning),
+        Err(error) => return Err(error.into()),
+    }
+    let forked = zygote::fork()?;
+    sys::hide_memory();
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        // A thread's stack is memory too; file operations need little of it.
+        .thread_stack_size(512 << 10)
+        .max_blocking_threads(32)
+        .thread_keep_alive(Duration::from_secs(2))
+        .build()?;
+    let socket = options.socket.take();
+    let outcome = runtime.block_on(serve(options, &state, socket, forked));
+    // Whatever still blocks is cut short by the end of the process.
+    runtime.shutdown_background();
+    outcome
+}
+
+fn prepare_state(state: &Path) -> io::Result<PathBuf> {
+    let describe = |error: io::Error| {
+        io::Error::new(error.kind(), format!("the state directory {} can't be used: {error}", state.display()))
+    };
+    DirBuilder::new().recursive(true).mode(0o700).create(state).map_err(describe)?;
+    fs::canonicalize(state).map_err(describe)
+}
+
+async fn serve(options: Options, state: &Path, socket: Option<OwnedFd>, forked: Forked) -> io::Result<Outcome> {
+    let workdir = options.workdir.unwrap_or_else(|| default_workdir().to_owned());
+    let workdir = RawPath::from(workdir.as_os_str().as_bytes());
+    let daemon = Arc::new(Daemon {
+        instance: random_name()?,
+        state: RawPath::from(state.as_os_str().as_bytes()),
+        execs: Arc::new(Execs::new(state, workdir.clone(), Zygote::new(forked)?)?),
+        workdir,
+        repeats: Arc::default(),
+        token: options.token,
+        activity: activity::Activity::default(),
+    });
+    let mut ends = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::spawn(reap(signal(SignalKind::child())?));
+    for address in options.listen {
+        let listener = TcpListener::bind(address)
+            .await
+            .map_err(|error| io::Error::new(error.kind(), format!("can't listen on {address}: {error}")))?;
+        tokio::spawn(accept_tcp(daemon.clone(), listener));
+    }
+    let listener = unix_listener(socket)?;
+    if let Some(ready) = options.ready {
+        // Whoever waited may have gone; that is no reason not to serve others.
+        let _ = File::from(ready).write_all(b"!");
+    }
+    tokio::select! {
+        _ = ends.0.recv() => {}
+        _ = ends.1.recv() => {}
+        () = accept_unix(daemon, listener) => {}
+    }
+    Ok(Outcome::Ended)
+}
+
+/// The sandbox's working directory by convention, where there is one.
+fn default_workdir() -> &'static Path {
+    let workspace = Path::new("/workspace");
+    if workspace.is_dir() { workspace } else { Path::new("/") }
+}
+
+fn random_name() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    let count = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(bytes[..count].iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn unix_listener(inherited: Option<OwnedFd>) -> io::Result<UnixListener> {
+    let listener = match inherited {
+        Some(socket) => std::os::unix::net::UnixListener::from(socket),
+        None => {
+            // The lock is ours, so a socket that is there belongs to a daemon that has died.
+            match fs::remove_file(SOCKET) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            std::os::unix::net::UnixListener::bind(SOCKET)?
+        }
+    };
+    listener.set_nonblocking(true)?;
+    UnixListener::from_std(listener)
+}
+
+async fn accept_unix(daemon: Arc<Daemon>, listener: UnixListener) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => drop(tokio::spawn(connection::serve(daemon.clone(), stream, true))),
+            Err(_) => pause().await,
+        }
+    }
+}
+
+async fn accept_tcp(daemon: Arc<Daemon>, listener: TcpListener) {
+    // Without a token configured, the operator has said that the network itself is guarded.
+    let trusted = !daemon.token.is_set();
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let _ = stream.set_nodelay(true);
+                drop(tokio::spawn(connection::serve(daemon.clone(), stream, trusted)));
+            }
+            Err(_) => pause().await,
+        }
+    }
+}
+
+/// Accepting fails when descriptors run out; trying again at once would only burn time.
+async fn pause() {
+    tokio::time::sleep(Duration::from_millis(50)).await;
+}
+
+/// Takes leave of whatever has ended: the zygote, and orphans, for which podbayd may be the first process.
+async fn reap(mut children: tokio::signal::unix::Signal) {
+    while children.recv().await.is_some() {
+        while let Reaped::Ended(_) = sys::reap() {}
+    }
+}

@@ -1,0 +1,64 @@
+//! Builds podbayd, static and small, and writes down where it is.
+//!
+//! A nested cargo with a target directory of its own: in the same one the two would wait for each other for ever. Static
+//! linking is asked for by target features, which with `--target` given don't reach build scripts and macros.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+/// Architectures that a release carries, as Rust names them.
+const ARCHITECTURES: [&str; 2] = ["x86_64", "aarch64"];
+
+fn main() {
+    println!("cargo::rerun-if-env-changed=PODBAY_DAEMON_DIR");
+    let out = PathBuf::from(variable("OUT_DIR"));
+    let daemons = match env::var_os("PODBAY_DAEMON_DIR") {
+        Some(dir) => ready_made(Path::new(&dir)),
+        None => vec![(variable("CARGO_CFG_TARGET_ARCH"), build(&out))],
+    };
+    let arms: String =
+        daemons.iter().map(|(arch, path)| format!("        {arch:?} => Some(include_bytes!({path:?})),\n")).collect();
+    fs::write(out.join("daemons.rs"), format!("match arch {{\n{arms}        _ => None,\n    }}"))
+        .expect("OUT_DIR is writable");
+}
+
+fn variable(name: &str) -> String {
+    env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"))
+}
+
+/// Files `podbayd-ARCH` that were built before, for releases.
+fn ready_made(dir: &Path) -> Vec<(String, PathBuf)> {
+    println!("cargo::rerun-if-changed={}", dir.display());
+    let found: Vec<_> = ARCHITECTURES
+        .iter()
+        .map(|arch| ((*arch).to_owned(), dir.join(format!("podbayd-{arch}"))))
+        .filter(|(_, path)| path.is_file())
+        .collect();
+    assert!(!found.is_empty(), "PODBAY_DAEMON_DIR is {} and has no podbayd-x86_64 or podbayd-aarch64", dir.display());
+    found
+}
+
+fn build(out: &Path) -> PathBuf {
+    let workspace = PathBuf::from(variable("CARGO_MANIFEST_DIR")).join("../..");
+    for input in ["Cargo.toml", "Cargo.lock", "crates/proto", "crates/fsops", "crates/jail", "crates/daemon"] {
+        println!("cargo::rerun-if-changed={}", workspace.join(input).display());
+    }
+    let target = variable("TARGET");
+    let target_dir = out.join("d");
+    let mut cargo = Command::new(variable("CARGO"));
+    cargo
+        .current_dir(&workspace)
+        .args(["build", "--quiet", "--locked", "--package", "podbayd", "--bin", "podbayd", "--profile", "daemon"])
+        .args(["--target", &target])
+        .arg("--target-dir")
+        .arg(&target_dir)
+        .env("CARGO_ENCODED_RUSTFLAGS", "-Ctarget-feature=+crt-static")
+        // Clippy and friends wrap the compiler; podbayd is to be compiled, not looked at.
+        .env_remove("RUSTC_WORKSPACE_WRAPPER")
+        .env_remove("RUSTC_WRAPPER")
+        .env_remove("RUSTFLAGS");
+    let status = cargo.status().expect("cargo can be run");
+    assert!(status.success(), "building podbayd failed: {status}");
+    target_dir.join(target).join("daemon").join("podbayd")
+}

@@ -1,0 +1,17 @@
+//! podbayd's bytes, per architecture. Nothing else.
+
+/// The static podbayd for an architecture, as Rust names it (`x86_64`, `aarch64`), if this build carries it.
+pub fn daemon(arch: &str) -> Option<&'static [u8]> {
+    include!(concat!(env!("OUT_DIR"), "/daemons.rs"))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn this_machine_has_a_daemon_that_is_small() {
+        let bytes = super::daemon(std::env::consts::ARCH).unwrap();
+        assert_eq!(&bytes[..4], b"\x7fELF");
+        assert!(bytes.len() <= 5_000_000, "podbayd has {} bytes; 5 MB is the most", bytes.len());
+        assert!(super::daemon("pdp11").is_none());
+    }
+}

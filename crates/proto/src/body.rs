@@ -1,0 +1,162 @@
+//! Messages as HTTP bodies: the payload in memory or streaming.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use tokio::sync::mpsc;
+
+use crate::message::HeadReader;
+use crate::{Error, ErrorCode, Result};
+
+/// Payloads up to this size are sent in one piece with their head.
+const ONE_PIECE: usize = 16 << 10;
+
+/// What comes after the head.
+#[derive(Debug)]
+pub enum Payload {
+    /// Bytes that are there.
+    Bytes(Bytes),
+    /// Bytes that are still being made. An error cuts the body, so that it can't be taken for complete.
+    Stream(mpsc::Receiver<io::Result<Bytes>>),
+}
+
+/// The body of a request or an answer.
+#[derive(Debug)]
+pub struct MessageBody {
+    first: Option<Bytes>,
+    rest: Payload,
+}
+
+impl MessageBody {
+    /// A head that is [encoded](crate::message::encode_head), and the payload behind it.
+    pub fn new(head: Bytes, payload: Payload) -> Self {
+        match payload {
+            Payload::Bytes(bytes) if !bytes.is_empty() && bytes.len() <= ONE_PIECE => {
+                let mut whole = BytesMut::with_capacity(head.len() + bytes.len());
+                whole.extend_from_slice(&head);
+                whole.extend_from_slice(&bytes);
+                Self { first: Some(whole.freeze()), rest: Payload::Bytes(Bytes::new()) }
+            }
+            rest => Self { first: Some(head), rest },
+        }
+    }
+}
+
+impl Body for MessageBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(Frame::data(first))));
+        }
+        match &mut self.rest {
+            Payload::Bytes(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Payload::Bytes(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Payload::Stream(pieces) => pieces.poll_recv(context).map(|piece| piece.map(|piece| piece.map(Frame::data))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.first.is_none() && matches!(&self.rest, Payload::Bytes(bytes) if bytes.is_empty())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let first = self.first.as_ref().map_or(0, Bytes::len) as u64;
+        match &self.rest {
+            Payload::Bytes(bytes) => SizeHint::with_exact(first + bytes.len() as u64),
+            Payload::Stream(_) => SizeHint::default(),
+        }
+    }
+}
+
+/// A message whose head has been read; the payload is still coming.
+#[derive(Debug)]
+pub struct Incoming<B> {
+    /// The head, not yet understood.
+    pub head: Bytes,
+    first: Bytes,
+    rest: B,
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Incoming<B>
+where
+    B::Error: std::fmt::Display,
+{
+    /// Reads the head.
+    ///
+    /// # Errors
+    /// When the body isn't a message or is cut.
+    pub async fn read(mut body: B) -> Result<Self> {
+        let mut reader = HeadReader::default();
+        while let Some(piece) = next_piece(&mut body).await? {
+            if let Some((head, first)) = reader.push(&piece)? {
+                return Ok(Self { head, first, rest: body });
+            }
+        }
+        Err(reader.cut())
+    }
+
+    /// The next piece of the payload.
+    ///
+    /// # Errors
+    /// When the body is cut.
+    pub async fn next(&mut self) -> Result<Option<Bytes>> {
+        if !self.first.is_empty() {
+            return Ok(Some(std::mem::take(&mut self.first)));
+        }
+        next_piece(&mut self.rest).await
+    }
+
+    /// The whole payload.
+    ///
+    /// # Errors
+    /// `too_large` when it has more than `most` bytes, or when the body is cut.
+    pub async fn collect(&mut self, most: usize) -> Result<Bytes> {
+        let first = std::mem::take(&mut self.first);
+        let Some(second) = next_piece(&mut self.rest).await? else { return bounded(first, most) };
+        let mut all = BytesMut::from(&first[..]);
+        all.extend_from_slice(&second);
+        while let Some(piece) = next_piece(&mut self.rest).await? {
+            if all.len() + piece.len() > most {
+                return Err(too_large(most));
+            }
+            all.extend_from_slice(&piece);
+        }
+        bounded(all.freeze(), most)
+    }
+}
+
+fn bounded(bytes: Bytes, most: usize) -> Result<Bytes> {
+    if bytes.len() > most { Err(too_large(most)) } else { Ok(bytes) }
+}
+
+fn too_large(most: usize) -> Error {
+    Error::new(
+        ErrorCode::TooLarge,
+        format!("the message's payload has more than {most} bytes, the most for this operation"),
+    )
+}
+
+async fn next_piece<B: Body<Data = Bytes> + Unpin>(body: &mut B) -> Result<Option<Bytes>>
+where
+    B::Error: std::fmt::Display,
+{
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            Error::new(ErrorCode::BadMessage, format!("the connection broke in the middle of a message: {error}"))
+        })?;
+        match frame.into_data() {
+            Ok(data) if !data.is_empty() => return Ok(Some(data)),
+            _ => {}
+        }
+    }
+    Ok(None)
+}
