@@ -288,9 +288,13 @@ impl<'a> View<'a> {
 
     /// Follows a path to its place and applies the rules to it.
     pub(crate) fn allowed(&self, path: &RawPath, way: Way, access: Access) -> Result<Place> {
-        let place = self.place(path, way)?;
+        // A forbidden directory doesn't even tell what is missing in it, so the rules come first.
+        let place = self.place(path, Way { parents: true, ..way })?;
         self.check(&place, access)?;
-        Ok(place)
+        match place.missing.is_empty() || way.parents {
+            true => Ok(place),
+            false => Err(place.fault(Errno::NOENT)),
+        }
     }
 
     fn check(&self, place: &Place, access: Access) -> Result<()> {
