@@ -20,7 +20,7 @@ struct Class {
     named: Vec<Named>,
 }
 
-/// A class with a name, like `[:alpha:]`.
+/// A class with a name, like `[:alpha:]`. They know only ASCII.
 #[derive(Debug, Clone, Copy)]
 struct Named(fn(char) -> bool);
 
@@ -251,19 +251,19 @@ fn named(text: &[u32], at: usize) -> Option<(Named, usize)> {
     let rest: String = text.get(at..)?.iter().take(12).filter_map(|&code| char::from_u32(code)).collect();
     let name = rest.strip_prefix(':')?.split_once(":]")?.0;
     let class: fn(char) -> bool = match name {
-        "alnum" => |char| char.is_alphanumeric(),
-        "alpha" => |char| char.is_alphabetic(),
+        "alnum" => |char| char.is_ascii_alphanumeric(),
+        "alpha" => |char| char.is_ascii_alphabetic(),
         "ascii" => |char| char.is_ascii(),
         "blank" => |char| char == ' ' || char == '\t',
-        "cntrl" => |char| char.is_control(),
+        "cntrl" => |char| char.is_ascii_control(),
         "digit" => |char| char.is_ascii_digit(),
         "graph" => |char| char.is_ascii_graphic(),
-        "lower" => |char| char.is_lowercase(),
+        "lower" => |char| char.is_ascii_lowercase(),
         "print" => |char| char.is_ascii_graphic() || char == ' ',
         "punct" => |char| char.is_ascii_punctuation(),
         "space" => |char| char.is_ascii_whitespace() || char == '\x0b',
-        "upper" => |char| char.is_uppercase(),
-        "word" => |char| char.is_alphanumeric() || char == '_',
+        "upper" => |char| char.is_ascii_uppercase(),
+        "word" => |char| char.is_ascii_alphanumeric() || char == '_',
         "xdigit" => |char| char.is_ascii_hexdigit(),
         _ => return None,
     };
