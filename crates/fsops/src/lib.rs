@@ -1,1 +1,69 @@
 //! File operations and path rules of a sandbox. No network.
+//!
+//! [`Files`] has one method for each operation of [`podbay_proto::files`]. They block, so a server calls them on threads of
+//! their own. Each works in three steps: the request's path becomes a [place](place::Place), an open directory and a name in
+//! it; the rules are decided on that directory; and the operation acts on it. Nothing is looked up twice by its path.
+
+mod budget;
+mod change;
+mod content;
+mod fault;
+mod glob;
+mod grep;
+mod identity;
+mod list;
+pub mod pattern;
+mod pending;
+mod place;
+mod read;
+mod replace;
+mod rules;
+mod temporary;
+mod walk;
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use budget::Cancel;
+pub use content::Content;
+pub use pending::PendingWrite;
+
+/// What the daemon knows and its clients don't decide.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Base of relative paths, and where glob and grep start, when the request doesn't say.
+    pub workdir: PathBuf,
+    /// Directories that listings and searches leave out, and that can't be deleted or moved: the daemon's own.
+    pub hidden: Vec<PathBuf>,
+    /// Absolute prefixes that really live elsewhere: the first path stands for the second. Not used with a root.
+    pub reroots: Vec<(PathBuf, PathBuf)>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { workdir: PathBuf::from("/"), hidden: Vec::new(), reroots: Vec::new() }
+    }
+}
+
+/// The file operations. One for the whole daemon.
+#[derive(Debug)]
+pub struct Files {
+    settings: Settings,
+    /// Operations that read a file and then replace it take the lock of their file's stripe, so that two of them never
+    /// undo each other.
+    stripes: [Mutex<()>; 64],
+}
+
+impl Files {
+    /// File operations with these settings.
+    pub fn new(settings: Settings) -> Self {
+        Self { settings, stripes: std::array::from_fn(|_| Mutex::new(())) }
+    }
+
+    /// Waits until nobody else in this process replaces the file `name` in the directory that `key` stands for.
+    fn lock(&self, key: u64) -> MutexGuard<'_, ()> {
+        let stripe = &self.stripes[(key % self.stripes.len() as u64) as usize];
+        // The lock guards no data, so a panic elsewhere has left nothing broken.
+        stripe.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,51 @@
+//! Changing names: making directories, deleting, moving.
+
+mod delete;
+mod relocate;
+
+use podbay_proto::files::{Kind, Mkdir, MkdirOutput};
+use podbay_proto::{Error, ErrorCode, Result};
+use rustix::fs::Mode;
+use rustix::io::Errno;
+
+use crate::Files;
+use crate::identity::kind_of;
+use crate::place::{Access, Way};
+
+impl Files {
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// When it can't be made, or when something else is at the path.
+    pub fn mkdir(&self, request: &Mkdir) -> Result<MkdirOutput> {
+        let view = self.view(&request.scope)?;
+        let mut place = view.allowed(&request.path, Way { follow: true, parents: request.parents }, Access::Change)?;
+        if request.mode.is_some_and(|mode| mode > 0o7777) {
+            return Err(Error::at(ErrorCode::InvalidArgument, &place.asked, "a mode has at most the bits 07777"));
+        }
+        let shown = place.shown.clone();
+        let Some(name) = place.name.clone() else {
+            // The path is a directory that was opened, so it exists.
+            return match request.exist_ok {
+                true => Ok(MkdirOutput { path: shown, created: false }),
+                false => Err(place.fault(Errno::EXIST)),
+            };
+        };
+        place.make_parents()?;
+        match rustix::fs::mkdirat(&place.dir, &name[..], Mode::from_raw_mode(request.mode.unwrap_or(0o777))) {
+            Ok(()) => {
+                if let Some(mode) = request.mode {
+                    // The umask doesn't apply to a mode that was asked for.
+                    let dir = place.open_dir()?;
+                    rustix::fs::fchmod(dir, Mode::from_raw_mode(mode)).map_err(|error| place.fault(error))?;
+                }
+                Ok(MkdirOutput { path: shown, created: true })
+            }
+            Err(Errno::EXIST) if request.exist_ok => match kind_of(&place.stat()?) {
+                Kind::Dir => Ok(MkdirOutput { path: shown, created: false }),
+                _ => Err(place.fault(Errno::EXIST)),
+            },
+            Err(error) => Err(place.fault(error)),
+        }
+    }
+}

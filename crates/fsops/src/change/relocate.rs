@@ -1,0 +1,122 @@
+//! Moving and renaming.
+
+use std::fs::File;
+use std::io;
+
+use podbay_proto::files::{Kind, Move, MoveOutput};
+use podbay_proto::{Error, ErrorCode, Result};
+use rustix::fs::{AtFlags, OFlags};
+use rustix::io::Errno;
+
+use crate::Files;
+use crate::identity::{Identity, kind_of, mode, same_file};
+use crate::pending::Target;
+use crate::place::{Access, Place, Way};
+use crate::temporary::rename_new;
+
+impl Files {
+    /// Moves or renames.
+    ///
+    /// # Errors
+    /// When either path can't be used, when something is at the new one and isn't to be replaced, and when a directory
+    /// would have to go to another file system.
+    pub fn relocate(&self, request: &Move) -> Result<MoveOutput> {
+        let view = self.view(&request.scope)?;
+        let from = view.allowed(&request.from, Way { follow: false, parents: false }, Access::Remove)?;
+        let from_name = from.name()?;
+        let stat = from.stat()?;
+        let kind = kind_of(&stat);
+        let mut to = view.allowed(&request.to, Way { follow: false, parents: request.parents }, Access::Remove)?;
+        let to_name = to.name()?.to_vec();
+        to.make_parents()?;
+        let output = |copied| MoveOutput { from: from.shown.clone(), to: to.shown.clone(), kind, copied };
+        // Renaming a file to another name of itself does nothing, says the standard; a caller expects one name less.
+        if let Ok(there) = to.stat() {
+            if !request.overwrite {
+                return Err(to.fault(Errno::EXIST));
+            }
+            if kind != Kind::Dir && kind_of(&there) == Kind::Dir {
+                return Err(to.fault(Errno::ISDIR));
+            }
+            if kind == Kind::Dir && kind_of(&there) != Kind::Dir {
+                return Err(to.fault(Errno::NOTDIR));
+            }
+            if same_file(&stat, &there) && !self.same_name(&from, &to)? {
+                rustix::fs::unlinkat(&from.dir, from_name, AtFlags::empty()).map_err(|error| from.fault(error))?;
+                return Ok(output(false));
+            }
+        }
+        let renamed = match request.overwrite {
+            true => rustix::fs::renameat(&from.dir, from_name, &to.dir, &to_name[..]),
+            false => rename_new(&from.dir, from_name, &to.dir, &to_name),
+        };
+        match renamed {
+            Ok(()) => Ok(output(false)),
+            Err(Errno::XDEV) => {
+                let done = output(true);
+                self.copy(&from, to, kind, !request.overwrite)?;
+                Ok(done)
+            }
+            Err(Errno::INVAL) => {
+                let message = format!("can't be moved into itself, to '{}'", request.to);
+                Err(Error::at(ErrorCode::InvalidArgument, &from.asked, message))
+            }
+            Err(error @ (Errno::EXIST | Errno::NOTEMPTY | Errno::ISDIR | Errno::NOTDIR)) => Err(to.fault(error)),
+            Err(error) => Err(from.fault(error)),
+        }
+    }
+
+    /// Whether both places are the same name in the same directory.
+    fn same_name(&self, one: &Place, other: &Place) -> Result<bool> {
+        let one_dir = rustix::fs::fstat(&one.dir).map_err(|error| one.fault(error))?;
+        let other_dir = rustix::fs::fstat(&other.dir).map_err(|error| other.fault(error))?;
+        Ok(same_file(&one_dir, &other_dir) && one.name == other.name)
+    }
+
+    /// Moves to another file system: a copy that takes its name at one stroke, then the old name goes.
+    fn copy(&self, from: &Place, to: Place, kind: Kind, create_only: bool) -> Result<()> {
+        let name = from.name()?;
+        match kind {
+            Kind::File => {
+                let mut source = File::from(from.open(OFlags::RDONLY | OFlags::NONBLOCK)?);
+                let stat = rustix::fs::fstat(&source).map_err(|error| from.fault(error))?;
+                let mut target = Target::new(to, create_only, Some(mode(&stat)))?;
+                io::copy(&mut source, &mut Sink(&mut target)).map_err(|error| from.fault(error))?;
+                // What was written to the old name meanwhile would be lost.
+                if Identity::from(&from.stat()?) != Identity::from(&stat) {
+                    let message =
+                        "was changed by someone else while it was copied to another file system; nothing was moved";
+                    return Err(Error::at(ErrorCode::Conflict, &from.asked, message));
+                }
+                target.commit(None)?;
+            }
+            Kind::Link => {
+                let text = rustix::fs::readlinkat(&from.dir, name, Vec::new()).map_err(|error| from.fault(error))?;
+                if !create_only && to.stat().is_ok() {
+                    rustix::fs::unlinkat(&to.dir, to.name()?, AtFlags::empty()).map_err(|error| to.fault(error))?;
+                }
+                rustix::fs::symlinkat(text, &to.dir, to.name()?).map_err(|error| to.fault(error))?;
+            }
+            _ => {
+                let message = format!(
+                    "only files and links can be moved to another file system, as '{}' is; copy it instead",
+                    to.asked
+                );
+                return Err(Error::at(ErrorCode::Unsupported, &from.asked, message));
+            }
+        }
+        rustix::fs::unlinkat(&from.dir, name, AtFlags::empty()).map_err(|error| from.fault(error))
+    }
+}
+
+struct Sink<'a>(&'a mut Target);
+
+impl io::Write for Sink<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).map(|()| bytes.len()).map_err(io::Error::other)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

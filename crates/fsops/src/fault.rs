@@ -1,0 +1,48 @@
+//! What the kernel says, as our errors.
+
+use std::io;
+
+use podbay_proto::{Error, ErrorCode, RawPath};
+use rustix::io::Errno;
+
+/// The error for a failed system call on `path`.
+pub(crate) fn fault(path: &RawPath, error: impl Into<io::Error>) -> Error {
+    let error = error.into();
+    let (code, message) = describe(&error);
+    match message {
+        Some(message) => Error::at(code, path, message),
+        None => Error::at(code, path, error),
+    }
+}
+
+/// The code for an I/O error.
+pub(crate) fn code(error: &io::Error) -> ErrorCode {
+    describe(error).0
+}
+
+fn describe(error: &io::Error) -> (ErrorCode, Option<&'static str>) {
+    use ErrorCode as Code;
+    let Some(errno) = Errno::from_io_error(error) else {
+        // cap-std reports an attempt to leave the root without a number from the kernel.
+        return match error.kind() {
+            io::ErrorKind::PermissionDenied => (Code::EscapesRoot, Some("leads out of the root of this scope")),
+            io::ErrorKind::InvalidInput => (Code::InvalidPath, None),
+            _ => (Code::Io, None),
+        };
+    };
+    match errno {
+        Errno::NOENT => (Code::NotFound, Some("there is no such file or directory")),
+        Errno::ACCESS | Errno::PERM => (Code::PermissionDenied, Some("the sandbox's user may not do that")),
+        Errno::ISDIR => (Code::IsDirectory, Some("is a directory, and a file is wanted")),
+        Errno::NOTDIR => (Code::NotADirectory, Some("a part of the path isn't a directory")),
+        Errno::EXIST => (Code::AlreadyExists, Some("there is something at this path already")),
+        Errno::NOTEMPTY => (Code::NotEmpty, Some("the directory isn't empty")),
+        Errno::NAMETOOLONG => (Code::InvalidPath, Some("the path, or a name in it, is too long")),
+        Errno::LOOP => (Code::LinkLoop, Some("too many symbolic links: they lead in a circle, or change meanwhile")),
+        Errno::NOSPC | Errno::DQUOT => (Code::NoSpace, Some("no space is left, or a quota is used up")),
+        Errno::FBIG => (Code::TooLarge, Some("the file system or a limit doesn't allow a file of that size")),
+        Errno::ROFS => (Code::ReadOnly, Some("the file system is read-only")),
+        Errno::NXIO | Errno::NODEV => (Code::NotAFile, Some("is a device, pipe or socket, and a file is wanted")),
+        _ => (Code::Io, None),
+    }
+}

@@ -1,0 +1,83 @@
+//! Finding files by name.
+
+use podbay_proto::files::{Glob, GlobMatch, GlobOutput, Kind};
+use podbay_proto::{RawPath, Result};
+use rustix::fs::Stat;
+use rustix::io::Errno;
+
+use crate::Files;
+use crate::budget::{Cancel, Deadline};
+use crate::fault::fault;
+use crate::identity::{kind_of, lstat, modified, size};
+use crate::pattern::{Pattern, Style};
+use crate::place::{Access, View, Way, real_path};
+use crate::rules::Names;
+use crate::walk::{Found, Order, Walk};
+
+impl Files {
+    /// Finds files by a pattern.
+    ///
+    /// # Errors
+    /// When the pattern can't be used, or the start isn't a directory that can be read. What can't be read further down makes
+    /// the result partial.
+    pub fn glob(&self, request: &Glob, cancel: &Cancel) -> Result<GlobOutput> {
+        let pattern = Pattern::new(&request.pattern, Style { dots: request.dots, whole_path: request.whole_path })?;
+        let deadline = Deadline::after(request.budget_ms);
+        let view = self.view(&request.scope)?;
+        let path = request.path.clone().unwrap_or_else(|| view.start());
+        let place = view.allowed(&path, Way { follow: true, parents: false }, Access::Read)?;
+        let dir = place.open_dir()?;
+        let real_start = real_path(&dir);
+        let veil = view.veil(&dir)?;
+        let mut walk = Walk::new(dir, &place.shown, Order::Path, &veil, &deadline, cancel)?;
+        let mut matches: Vec<GlobMatch> = Vec::new();
+        while let Some(found) = walk.next()? {
+            if pattern.matches(&found.path)
+                && matches!(found.kind, Kind::File | Kind::Link | Kind::Dir)
+                && (found.kind != Kind::Dir || request.directories)
+                && veil.opens(&found.path)
+            {
+                let stat = match found.kind {
+                    Kind::Link => {
+                        let start = real_start.as_ref().map_err(Clone::clone)?;
+                        link_target(&view, &place.shown, start, &found, request.directories)
+                    }
+                    _ => match lstat(&*found.dir, found.name()) {
+                        Ok(stat) => Some(stat),
+                        Err(Errno::NOENT) => None,
+                        Err(error) => {
+                            let error = fault(&walk.named(&found.path), error);
+                            walk.gaps.unreadable(&error);
+                            None
+                        }
+                    },
+                };
+                if let Some(stat) = stat {
+                    if matches.len() as u64 >= request.limit {
+                        walk.gaps.limit(format!("there are more than {} matches; be more specific", request.limit));
+                        break;
+                    }
+                    matches.push(GlobMatch {
+                        path: found.path.clone().into(),
+                        kind: kind_of(&stat),
+                        is_link: found.kind == Kind::Link,
+                        size: size(&stat),
+                        modified: modified(&stat),
+                    });
+                }
+            }
+            if found.kind == Kind::Dir && pattern.may_match_below(&found.path) {
+                walk.enter(&found);
+            }
+        }
+        Ok(GlobOutput { path: place.shown, matches, partial: walk.gaps.into_partial() })
+    }
+}
+
+/// What a link leads to, if that is a file that really lies below the start.
+fn link_target(view: &View<'_>, shown: &RawPath, start: &Names, found: &Found, directories: bool) -> Option<Stat> {
+    let (target, stat) = view.link_target(shown, &found.path).ok()?;
+    let wanted = kind_of(&stat) == Kind::File || (directories && kind_of(&stat) == Kind::Dir);
+    let inside = real_path(&target).is_ok_and(|path| path.starts_with(start));
+    (wanted && inside).then_some(stat)
+}

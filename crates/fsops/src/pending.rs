@@ -1,0 +1,239 @@
+//! Writing a file: bytes arrive, and at the end they are the file.
+
+use std::fs::File;
+use std::io::{self, Seek, Write as _};
+use std::os::fd::AsFd;
+
+use podbay_proto::files::{Write, WriteOutput};
+use podbay_proto::{Error, ErrorCode, Result};
+use rustix::fs::{Access as Permission, AtFlags, Gid, Mode, OFlags, Stat, Uid};
+use rustix::io::Errno;
+
+use crate::Files;
+use crate::identity::{Identity, lstat, mode, modified, size};
+use crate::place::{Access, Place, Way};
+use crate::read::expect_file;
+use crate::temporary::{Temporary, spool};
+
+/// A write under way. Nothing is visible until [`commit`](Self::commit); dropped before that, it leaves nothing behind
+/// but the directories that were made for it.
+#[derive(Debug)]
+pub struct PendingWrite<'a> {
+    files: &'a Files,
+    target: Target,
+    length: Option<u64>,
+    written: u64,
+}
+
+impl Files {
+    /// Begins to write a file.
+    ///
+    /// # Errors
+    /// When the path can't be written to: then no byte needs to be sent.
+    pub fn start_write(&self, request: &Write) -> Result<PendingWrite<'_>> {
+        let view = self.view(&request.scope)?;
+        let way = Way { follow: !request.create_only, parents: request.parents };
+        let place = view.allowed(&request.path, way, Access::Change)?;
+        let target = Target::new(place, request.create_only, request.mode)?;
+        Ok(PendingWrite { files: self, target, length: request.length, written: 0 })
+    }
+}
+
+impl PendingWrite<'_> {
+    /// Takes the next bytes.
+    ///
+    /// # Errors
+    /// When they can't be stored, or when they are more than was announced.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.written += bytes.len() as u64;
+        if self.length.is_some_and(|length| self.written > length) {
+            return Err(self.wrong_length());
+        }
+        self.target.write(bytes)
+    }
+
+    /// Makes the bytes the file.
+    ///
+    /// # Errors
+    /// When there are fewer bytes than announced, or when the file can't be put in its place. Nothing has changed then,
+    /// unless a file that can only be overwritten in place met a full disk.
+    pub fn commit(self) -> Result<WriteOutput> {
+        if self.length.is_some_and(|length| self.written != length) {
+            return Err(self.wrong_length());
+        }
+        let _lock = self.files.lock(self.target.place.lock_key());
+        let path = self.target.place.shown.clone();
+        let done = self.target.commit(None)?;
+        Ok(WriteOutput {
+            path,
+            size: size(&done.stat),
+            created: done.created,
+            in_place: done.in_place,
+            mode: mode(&done.stat),
+            modified: modified(&done.stat),
+        })
+    }
+
+    fn wrong_length(&self) -> Error {
+        let (written, length) = (self.written, self.length.unwrap_or(0));
+        let message = format!("{length} bytes were announced and {written} arrived; nothing was written");
+        Error::at(ErrorCode::BadMessage, &self.target.place.asked, message)
+    }
+}
+
+/// What became of a commit.
+pub(crate) struct Done {
+    pub(crate) stat: Stat,
+    pub(crate) created: bool,
+    pub(crate) in_place: bool,
+}
+
+/// Where bytes wait for their commit.
+#[derive(Debug)]
+enum Waiting {
+    /// Beside the target, to be renamed.
+    Beside(Temporary),
+    /// Elsewhere, to be copied over the target.
+    Elsewhere(File),
+}
+
+/// A file that is being written, new or instead of another.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) place: Place,
+    create_only: bool,
+    mode: Option<u32>,
+    waiting: Waiting,
+}
+
+impl Target {
+    /// Prepares to write at a place.
+    pub(crate) fn new(mut place: Place, create_only: bool, mode: Option<u32>) -> Result<Self> {
+        let name = place.name()?.to_vec();
+        if mode.is_some_and(|mode| mode > 0o7777) {
+            let message = "a mode has at most the bits 07777";
+            return Err(Error::at(ErrorCode::InvalidArgument, &place.asked, message));
+        }
+        place.make_parents()?;
+        let old = match lstat(&place.dir, &name) {
+            Ok(_) if create_only => return Err(place.fault(Errno::EXIST)),
+            Ok(stat) => Some(stat),
+            Err(Errno::NOENT) => None,
+            Err(error) => return Err(place.fault(error)),
+        };
+        let waiting = match &old {
+            None => Waiting::Beside(Temporary::in_dir(&place.dir, 0o666).map_err(|error| place.fault(error))?),
+            Some(stat) => {
+                expect_file(&place, stat)?;
+                // Renaming asks only the directory, but a file that its user made read-only is meant to stay.
+                rustix::fs::accessat(&place.dir, &name[..], Permission::WRITE_OK, AtFlags::EACCESS)
+                    .map_err(|error| place.fault(error))?;
+                beside(&place, stat).map_err(|error| place.fault(error))?
+            }
+        };
+        Ok(Self { place, create_only, mode, waiting })
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let file = match &mut self.waiting {
+            Waiting::Beside(temporary) => &mut temporary.file,
+            Waiting::Elsewhere(file) => file,
+        };
+        file.write_all(bytes).map_err(|error| self.place.fault(error))
+    }
+
+    /// Puts the file in its place. With `expected`, only if the target is still that one.
+    pub(crate) fn commit(self, expected: Option<Identity>) -> Result<Done> {
+        let Self { place, create_only, mode: wanted_mode, waiting } = self;
+        let name = place.name()?;
+        let old = match lstat(&place.dir, name) {
+            Ok(stat) => Some(stat),
+            Err(Errno::NOENT) => None,
+            Err(error) => return Err(place.fault(error)),
+        };
+        if expected.is_some() && old.as_ref().map(Identity::from) != expected {
+            let message =
+                "was changed by someone else meanwhile; nothing was written. Read it again and repeat the edit";
+            return Err(Error::at(ErrorCode::Conflict, &place.asked, message));
+        }
+        if let Some(stat) = &old
+            && !create_only
+        {
+            expect_file(&place, stat)?;
+        }
+        let fault = |error: Errno| place.fault(error);
+        let mut source = match waiting {
+            Waiting::Beside(temporary) => {
+                let file = temporary.file.try_clone().map_err(|error| place.fault(error))?;
+                let kept = match (&old, wanted_mode) {
+                    (Some(old), _) => keep(&file, old, wanted_mode),
+                    (None, Some(mode)) => rustix::fs::fchmod(&file, Mode::from_raw_mode(mode)).map(|()| true),
+                    (None, None) => Ok(true),
+                };
+                if kept.map_err(fault)? {
+                    match temporary.name(name, !create_only) {
+                        Ok(()) => {
+                            let stat = rustix::fs::fstat(&file).map_err(fault)?;
+                            return Ok(Done { stat, created: old.is_none(), in_place: false });
+                        }
+                        // A mount point, or a file of someone else in a directory like /tmp.
+                        Err(Errno::BUSY | Errno::XDEV | Errno::PERM | Errno::ACCESS)
+                            if old.is_some() && !create_only => {}
+                        Err(error) => return Err(fault(error)),
+                    }
+                }
+                file
+            }
+            Waiting::Elsewhere(file) => file,
+        };
+        let stat = overwrite(&place, &mut source, wanted_mode)?;
+        Ok(Done { stat, created: false, in_place: true })
+    }
+}
+
+/// Where the bytes that replace the file `old` wait.
+fn beside(place: &Place, old: &Stat) -> rustix::io::Result<Waiting> {
+    let dir = rustix::fs::fstat(&place.dir)?;
+    // A mount point can't be renamed over.
+    if dir.st_dev != old.st_dev {
+        return Ok(Waiting::Elsewhere(spool()?));
+    }
+    match Temporary::in_dir(&place.dir, 0o600) {
+        Ok(temporary) => Ok(Waiting::Beside(temporary)),
+        Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Ok(Waiting::Elsewhere(spool()?)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Gives a new file the owner and mode of the one that it replaces. False when it can't have that owner.
+fn keep(file: &File, old: &Stat, wanted_mode: Option<u32>) -> rustix::io::Result<bool> {
+    let new = rustix::fs::fstat(file)?;
+    if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid) {
+        let (uid, gid) = (Uid::from_raw(old.st_uid), Gid::from_raw(old.st_gid));
+        match rustix::fs::fchown(file, Some(uid), Some(gid)) {
+            Ok(()) => {}
+            Err(Errno::PERM | Errno::INVAL) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+    }
+    // After the owner, for changing the owner clears bits of the mode.
+    let mode = wanted_mode.unwrap_or(mode(old));
+    rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?;
+    Ok(true)
+}
+
+/// Writes over the file at a place, keeping the file itself.
+fn overwrite(place: &Place, source: &mut File, wanted_mode: Option<u32>) -> Result<Stat> {
+    let mut target = File::from(place.open(OFlags::WRONLY | OFlags::NONBLOCK)?);
+    expect_file(place, &rustix::fs::fstat(target.as_fd()).map_err(|error| place.fault(error))?)?;
+    let copied: io::Result<Stat> = (|| {
+        source.rewind()?;
+        let length = io::copy(source, &mut target)?;
+        target.set_len(length)?;
+        if let Some(mode) = wanted_mode {
+            rustix::fs::fchmod(&target, Mode::from_raw_mode(mode))?;
+        }
+        Ok(rustix::fs::fstat(&target)?)
+    })();
+    copied.map_err(|error| place.fault(error))
+}

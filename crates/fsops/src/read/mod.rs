@@ -1,0 +1,158 @@
+//! Reading a page of a file, and fetching a file whole.
+
+mod media;
+mod page;
+
+use std::fs::File;
+use std::io::{Read as _, Seek, SeekFrom};
+
+use podbay_proto::files::{ByteWindow, Download, DownloadOutput, Encoding, Kind, LineWindow, Read, ReadOutput};
+use podbay_proto::{Error, ErrorCode, Result};
+use rustix::fs::{OFlags, Stat};
+
+use crate::identity::{kind_of, mode, modified, size};
+use crate::place::{Access, Place, Way};
+use crate::{Content, Files};
+
+/// How much of a file decides whether it is text.
+const SNIFFED: usize = 8192;
+
+/// As much of a file as is kept in memory; more is left to be read by the caller.
+const IN_MEMORY: u64 = 1 << 20;
+
+impl Files {
+    /// Reads a page of a file.
+    ///
+    /// # Errors
+    /// When the path can't be opened or isn't a regular file, when a binary file is larger than asked for, and when the
+    /// offset lies behind the end.
+    pub fn read(&self, request: &Read) -> Result<(ReadOutput, Content)> {
+        let (place, mut file, stat) = self.open_file(&request.path, &request.scope)?;
+        let mut output = ReadOutput {
+            path: place.shown.clone(),
+            encoding: Encoding::Binary,
+            empty: false,
+            no_lines_requested: false,
+            binary_by_extension: false,
+            lines: None,
+            bytes: None,
+            truncated: None,
+            kind: Kind::File,
+            size: size(&stat),
+            modified: modified(&stat),
+            mode: mode(&stat),
+        };
+        if let Some(range) = request.bytes {
+            let start = range.start.min(output.size);
+            let length = (output.size - start).min(range.length.unwrap_or(u64::MAX));
+            output.bytes = Some(ByteWindow { start, length });
+            let content = part(file, start, length).map_err(|error| place.fault(error))?;
+            return Ok((output, content));
+        }
+        let mut head = Vec::new();
+        (&mut file).take(SNIFFED as u64).read_to_end(&mut head).map_err(|error| place.fault(error))?;
+        // Files of the kernel have no size and yet a content, so what counts is what can be read.
+        if head.is_empty() {
+            output.empty = true;
+            output.encoding = Encoding::Utf8;
+            return Ok((output, Content::Bytes(Vec::new())));
+        }
+        output.binary_by_extension = request.binary_by_extension && media::is_binary(request.path.as_bytes());
+        if output.binary_by_extension || !page::is_text(&head) {
+            return whole(&place, file, output, request.max_binary_bytes);
+        }
+        if request.limit <= 0 {
+            output.no_lines_requested = true;
+            output.encoding = Encoding::Utf8;
+            return Ok((output, Content::Bytes(Vec::new())));
+        }
+        let offset = request.offset.max(0).unsigned_abs();
+        let wanted = page::Wanted {
+            offset,
+            limit: request.limit.unsigned_abs(),
+            bytes: request.max_bytes.saturating_sub(request.reserve_bytes).min(page::MOST),
+            count: output.size <= request.count_lines_up_to,
+        };
+        let page = page::read(&head, &mut file, &wanted).map_err(|error| place.fault(error))?;
+        if std::str::from_utf8(&page.text).is_err() {
+            return whole(&place, file, output, request.max_binary_bytes);
+        }
+        if page.complete_lines == 0 && page.truncated.is_none() {
+            let lines = page.seen_lines;
+            let message = format!("Line offset {offset} exceeds file length ({lines} lines)");
+            return Err(Error::at(ErrorCode::OffsetPastEnd, &place.asked, message).with_count(lines));
+        }
+        // A first line that doesn't fit counts as read, so that the next page doesn't begin with it again.
+        let end_line = offset + page.complete_lines.max(1);
+        let next_offset = page.total_lines.is_none_or(|total| end_line < total).then_some(end_line);
+        let total_lines = page.total_lines;
+        output.lines = Some(LineWindow { start_line: offset + 1, end_line, total_lines, next_offset });
+        output.truncated = page.truncated;
+        output.encoding = Encoding::Utf8;
+        Ok((output, Content::Bytes(page.text)))
+    }
+
+    /// Opens a file to be sent, from its first wanted byte to its last.
+    ///
+    /// # Errors
+    /// When the path can't be opened or isn't a regular file.
+    pub fn open_download(&self, request: &Download) -> Result<(DownloadOutput, std::io::Take<File>)> {
+        let (place, mut file, stat) = self.open_file(&request.path, &request.scope)?;
+        let size = size(&stat);
+        let start = request.start.min(size);
+        let length = (size - start).min(request.length.unwrap_or(u64::MAX));
+        file.seek(SeekFrom::Start(start)).map_err(|error| place.fault(error))?;
+        let output =
+            DownloadOutput { path: place.shown, size, start, length, mode: mode(&stat), modified: modified(&stat) };
+        Ok((output, file.take(length)))
+    }
+
+    /// Opens a regular file for reading.
+    fn open_file(
+        &self,
+        path: &podbay_proto::RawPath,
+        scope: &podbay_proto::files::Scope,
+    ) -> Result<(Place, File, Stat)> {
+        let view = self.view(scope)?;
+        let place = view.allowed(path, Way { follow: true, parents: false }, Access::Read)?;
+        // Looked at before it is opened: opening a device can have effects, and a pipe would wait for a writer.
+        expect_file(&place, &place.stat()?)?;
+        let file = place.open(OFlags::RDONLY | OFlags::NONBLOCK)?;
+        let stat = rustix::fs::fstat(&file).map_err(|error| place.fault(error))?;
+        expect_file(&place, &stat)?;
+        Ok((place, file.into(), stat))
+    }
+}
+
+/// The error when it isn't a regular file.
+pub(crate) fn expect_file(place: &Place, stat: &Stat) -> Result<()> {
+    match kind_of(stat) {
+        Kind::File => Ok(()),
+        Kind::Dir => Err(place.fault(rustix::io::Errno::ISDIR)),
+        Kind::Link => Err(place.fault(rustix::io::Errno::LOOP)),
+        _ => Err(place.fault(rustix::io::Errno::NXIO)),
+    }
+}
+
+/// A file that isn't text, whole.
+fn whole(place: &Place, mut file: File, mut output: ReadOutput, most: u64) -> Result<(ReadOutput, Content)> {
+    let size = file.metadata().map_err(|error| place.fault(error))?.len();
+    if size > most {
+        let message = format!("Binary file exceeds maximum preview size of {most} bytes; it has {size}");
+        return Err(Error::at(ErrorCode::TooLarge, &place.asked, message).with_count(size));
+    }
+    output.encoding = Encoding::Binary;
+    output.size = size;
+    file.rewind().map_err(|error| place.fault(error))?;
+    let content = part(file, 0, size).map_err(|error| place.fault(error))?;
+    Ok((output, content))
+}
+
+fn part(mut file: File, start: u64, length: u64) -> std::io::Result<Content> {
+    file.seek(SeekFrom::Start(start))?;
+    let content = Content::File(file.take(length));
+    if length > IN_MEMORY {
+        return Ok(content);
+    }
+    Ok(Content::Bytes(content.into_bytes()?))
+}

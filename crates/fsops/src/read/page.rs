@@ -1,0 +1,176 @@
+//! A page of lines out of a stream of bytes.
+
+use std::io::{self, Read};
+
+use podbay_proto::files::Truncation;
+
+/// The largest page, whatever was asked for: it is held in memory.
+pub(super) const MOST: u64 = 64 << 20;
+
+/// What a page is to have.
+pub(super) struct Wanted {
+    /// Lines to skip.
+    pub(super) offset: u64,
+    /// The most lines.
+    pub(super) limit: u64,
+    /// The most bytes.
+    pub(super) bytes: u64,
+    /// Whether to count the lines behind the page.
+    pub(super) count: bool,
+}
+
+/// A page of lines.
+pub(super) struct Page {
+    /// The lines, joined by `\n`. Not yet known to be UTF-8, except that a cut is never inside of a character.
+    pub(super) text: Vec<u8>,
+    pub(super) complete_lines: u64,
+    pub(super) truncated: Option<Truncation>,
+    /// Lines up to where reading stopped.
+    pub(super) seen_lines: u64,
+    /// All lines, if the end was reached.
+    pub(super) total_lines: Option<u64>,
+}
+
+/// Whether the beginning of a file is text: UTF-8, perhaps cut inside of its last character.
+pub(super) fn is_text(head: &[u8]) -> bool {
+    std::str::from_utf8(head).map_or_else(|error| error.error_len().is_none(), |_| true)
+}
+
+/// Reads a page from `head` and the stream that continues it.
+pub(super) fn read(head: &[u8], rest: &mut impl Read, wanted: &Wanted) -> io::Result<Page> {
+    let mut lines = Lines { wanted, text: Vec::new(), line: 0, begun: false, after_cr: false, cut_at: None };
+    let mut buffer = vec![0; 64 << 10];
+    let mut chunk = head.len();
+    buffer[..chunk].copy_from_slice(head);
+    let mut at_end = false;
+    while !at_end && (!lines.is_full() || wanted.count) {
+        lines.push(&buffer[..chunk]);
+        chunk = loop {
+            match rest.read(&mut buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
+        at_end = chunk == 0;
+    }
+    Ok(lines.finish(at_end))
+}
+
+/// The state between two chunks.
+struct Lines<'a> {
+    wanted: &'a Wanted,
+    text: Vec<u8>,
+    /// Complete lines so far.
+    line: u64,
+    /// Whether the present line has bytes.
+    begun: bool,
+    /// The last byte was a `\r`, so that a `\n` now belongs to it.
+    after_cr: bool,
+    /// The page overflowed in this line; its text begins here.
+    cut_at: Option<(u64, usize)>,
+}
+
+impl Lines<'_> {
+    /// Nothing more goes into the page.
+    fn is_full(&self) -> bool {
+        self.cut_at.is_some() || self.line >= self.wanted.offset.saturating_add(self.wanted.limit)
+    }
+
+    fn push(&mut self, mut chunk: &[u8]) {
+        while let Some(&first) = chunk.first() {
+            if std::mem::take(&mut self.after_cr) && first == b'\n' {
+                chunk = &chunk[1..];
+                continue;
+            }
+            let end = memchr::memchr2(b'\n', b'\r', chunk);
+            let content = &chunk[..end.unwrap_or(chunk.len())];
+            self.add(content);
+            let Some(end) = end else { return };
+            self.after_cr = chunk[end] == b'\r';
+            // An empty line has to leave its break in the page as well.
+            self.begin();
+            self.line += 1;
+            self.begun = false;
+            chunk = &chunk[end + 1..];
+        }
+    }
+
+    fn in_page(&self) -> bool {
+        self.line >= self.wanted.offset && !self.is_full()
+    }
+
+    /// The present line has begun: from the second one on, a break comes first.
+    fn begin(&mut self) {
+        if !self.begun && self.in_page() {
+            let break_before = self.line > self.wanted.offset;
+            let start = self.text.len();
+            if break_before {
+                if start as u64 >= self.wanted.bytes {
+                    self.cut_at = Some((self.line, start));
+                } else {
+                    self.text.push(b'\n');
+                }
+            }
+        }
+        self.begun = true;
+    }
+
+    fn add(&mut self, content: &[u8]) {
+        if content.is_empty() {
+            return;
+        }
+        let start = self.text.len();
+        let first = !self.begun;
+        self.begin();
+        if !self.in_page() {
+            return;
+        }
+        let free = (self.wanted.bytes as usize).saturating_sub(self.text.len());
+        let taken = content.len().min(free);
+        self.text.extend_from_slice(&content[..taken]);
+        if taken < content.len() {
+            let begins = if first { start } else { self.line_start(start) };
+            self.cut_at = Some((self.line, begins));
+        }
+    }
+
+    /// Where the text of the present line begins, its break included, when it came in several chunks.
+    fn line_start(&self, end: usize) -> usize {
+        match self.line > self.wanted.offset {
+            true => memchr::memrchr(b'\n', &self.text[..end]).unwrap_or(0),
+            false => 0,
+        }
+    }
+
+    fn finish(mut self, at_end: bool) -> Page {
+        // A last line without an end is a line; a break at the very end begins none.
+        let total = self.line + u64::from(self.begun);
+        let truncated = self.cut_at.map(|(_, begins)| {
+            let cut = whole_characters(&self.text);
+            self.text.truncate(cut);
+            Truncation {
+                partial_line_bytes: (self.text.len().saturating_sub(begins)) as u64,
+                first_line_cut: self.cut_at.is_some_and(|(line, _)| line == self.wanted.offset),
+            }
+        });
+        let end = self.cut_at.map_or(total, |(line, _)| line);
+        let end = end.min(self.wanted.offset.saturating_add(self.wanted.limit));
+        Page {
+            text: self.text,
+            complete_lines: end.saturating_sub(self.wanted.offset),
+            truncated,
+            seen_lines: total,
+            total_lines: at_end.then_some(total),
+        }
+    }
+}
+
+/// How many bytes of a cut text are whole characters.
+fn whole_characters(text: &[u8]) -> usize {
+    let tail = text.len().saturating_sub(3);
+    let start = text[tail..].iter().rposition(|&byte| byte >= 0xc0).map(|at| tail + at);
+    match start {
+        Some(start) if std::str::from_utf8(&text[start..]).is_err_and(|error| error.error_len().is_none()) => start,
+        _ => text.len(),
+    }
+}

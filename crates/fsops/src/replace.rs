@@ -1,0 +1,183 @@
+//! Replacing text in a file.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::Read as _;
+
+use memchr::memmem;
+use podbay_proto::files::{Edit, EditOutput, LineEndings};
+use podbay_proto::{Error, ErrorCode, RawPath, Result};
+use rustix::fs::OFlags;
+
+use crate::Files;
+use crate::identity::{Identity, size};
+use crate::pending::Target;
+use crate::place::{Access, Way};
+use crate::read::expect_file;
+
+/// The largest file that can be edited: it is held in memory, twice.
+const MOST: u64 = 256 << 20;
+
+impl Files {
+    /// Replaces text in a file. The payload is the old text, then the new one.
+    ///
+    /// # Errors
+    /// When the old text isn't in the file, or more than once and not all are to be replaced; when the file isn't text, or
+    /// can't be read or written; when someone else changes it meanwhile. The file is unchanged then.
+    pub fn edit(&self, request: &Edit, payload: &[u8]) -> Result<EditOutput> {
+        let (old, new) = texts(request, payload)?;
+        let view = self.view(&request.scope)?;
+        let place = view.allowed(&request.path, Way { follow: true, parents: false }, Access::Change)?;
+        expect_file(&place, &place.stat()?)?;
+        let _lock = self.lock(place.lock_key());
+        let mut file = File::from(place.open(OFlags::RDONLY | OFlags::NONBLOCK)?);
+        let stat = rustix::fs::fstat(&file).map_err(|error| place.fault(error))?;
+        expect_file(&place, &stat)?;
+        let length = size(&stat);
+        if length > MOST {
+            let message = format!("has {length} bytes and files up to {MOST} can be edited");
+            return Err(Error::at(ErrorCode::TooLarge, &place.asked, message).with_count(length));
+        }
+        let mut content = Vec::with_capacity(length as usize + 1);
+        (&mut file).take(MOST + 1).read_to_end(&mut content).map_err(|error| place.fault(error))?;
+        if std::str::from_utf8(&content).is_err() {
+            let message = "isn't a text file: it has bytes that aren't UTF-8";
+            return Err(Error::at(ErrorCode::NotText, &place.asked, message));
+        }
+        let edited = match old.is_empty() {
+            true => Edited::fill(&content, new, &place.asked)?,
+            false => replace(&content, old, new, request.replace_all, &place.asked)?,
+        };
+        let path = place.shown.clone();
+        let mut in_place = false;
+        if let Some(content) = &edited.content {
+            let mut target = Target::new(place, false, None)?;
+            target.write(content)?;
+            in_place = target.commit(Some(Identity::from(&stat)))?.in_place;
+        }
+        Ok(EditOutput {
+            path,
+            occurrences: edited.occurrences,
+            line_endings: edited.line_endings,
+            first_line: edited.first_line,
+            size: edited.content.as_ref().map_or(length, |content| content.len() as u64),
+            in_place,
+        })
+    }
+}
+
+/// The old and the new text of a request.
+fn texts<'p>(request: &Edit, payload: &'p [u8]) -> Result<(&'p [u8], &'p [u8])> {
+    let total = request.old_length.checked_add(request.new_length);
+    if total != Some(payload.len() as u64) {
+        let message = format!(
+            "{} and {} bytes were announced for the old and the new text and {} arrived",
+            request.old_length,
+            request.new_length,
+            payload.len()
+        );
+        return Err(Error::at(ErrorCode::BadMessage, &request.path, message));
+    }
+    // No more than the payload's length, which fits.
+    let (old, new) = payload.split_at(request.old_length as usize);
+    if old.is_empty() && !request.fill_empty {
+        let message = "old_string cannot be empty. Provide the exact text to replace.";
+        return Err(Error::at(ErrorCode::InvalidArgument, &request.path, message));
+    }
+    if std::str::from_utf8(old).is_err() || std::str::from_utf8(new).is_err() {
+        let message = "the old and the new text have to be UTF-8 each";
+        return Err(Error::at(ErrorCode::InvalidArgument, &request.path, message));
+    }
+    Ok((old, new))
+}
+
+/// The outcome of an edit.
+#[derive(Debug)]
+pub(crate) struct Edited {
+    /// The new content; none when nothing has to be written.
+    pub(crate) content: Option<Vec<u8>>,
+    pub(crate) occurrences: u64,
+    pub(crate) line_endings: LineEndings,
+    pub(crate) first_line: u64,
+}
+
+impl Edited {
+    fn fill(content: &[u8], new: &[u8], path: &RawPath) -> Result<Self> {
+        if !content.is_empty() {
+            let message = "old_string cannot be empty unless the file is. Provide the exact text to replace.";
+            return Err(Error::at(ErrorCode::InvalidArgument, path, message));
+        }
+        let occurrences = u64::from(!new.is_empty());
+        let content = (!new.is_empty()).then(|| new.to_vec());
+        Ok(Self { content, occurrences, line_endings: LineEndings::AsSent, first_line: 1 })
+    }
+}
+
+/// Replaces `old` by `new`: as sent, else with CRLF at its line ends, else with LF; the first form that occurs is taken.
+pub(crate) fn replace(content: &[u8], old: &[u8], new: &[u8], all: bool, path: &RawPath) -> Result<Edited> {
+    let forms = [LineEndings::AsSent, LineEndings::Crlf, LineEndings::Lf];
+    for line_endings in forms {
+        let (old, new) = (form(old, line_endings), form(new, line_endings));
+        let finder = memmem::Finder::new(&old);
+        let Some(first) = finder.find(content) else { continue };
+        let mut result = Vec::with_capacity(content.len() + new.len());
+        let mut rest = 0;
+        let mut occurrences = 0;
+        for at in finder.find_iter(content) {
+            occurrences += 1;
+            if all || occurrences == 1 {
+                result.extend_from_slice(&content[rest..at]);
+                result.extend_from_slice(&new);
+                rest = at + old.len();
+            }
+        }
+        if occurrences > 1 && !all {
+            let message = format!(
+                "the text to replace appears multiple times ({occurrences}): give more of its surroundings, or replace all"
+            );
+            return Err(Error::at(ErrorCode::StringNotUnique, path, message).with_count(occurrences));
+        }
+        result.extend_from_slice(&content[rest..]);
+        let first_line = memchr::memchr_iter(b'\n', &content[..first]).count() as u64 + 1;
+        let content = (old != new).then_some(result);
+        return Ok(Edited { content, occurrences, line_endings, first_line });
+    }
+    let trimmed = old.strip_suffix(b"\n").filter(|trimmed| !trimmed.is_empty());
+    let message = match trimmed.is_some_and(|trimmed| content.ends_with(trimmed)) {
+        true => {
+            "the text to replace isn't in the file: it ends with a line break and the file doesn't; leave the break out"
+        }
+        false => "the text to replace isn't in the file",
+    };
+    Err(Error::at(ErrorCode::StringNotFound, path, message))
+}
+
+/// A text with its line ends in one form.
+fn form(text: &[u8], line_endings: LineEndings) -> Cow<'_, [u8]> {
+    match line_endings {
+        LineEndings::AsSent => Cow::Borrowed(text),
+        LineEndings::Lf => Cow::Owned(with_lf(text)),
+        LineEndings::Crlf => {
+            let text = with_lf(text);
+            let mut out = Vec::with_capacity(text.len() + text.len() / 16);
+            for line in text.split_inclusive(|&byte| byte == b'\n') {
+                match line.strip_suffix(b"\n") {
+                    Some(line) => out.extend_from_slice(&[line, b"\r\n"].concat()),
+                    None => out.extend_from_slice(line),
+                }
+            }
+            Cow::Owned(out)
+        }
+    }
+}
+
+fn with_lf(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = 0;
+    for at in memmem::find_iter(text, b"\r\n") {
+        out.extend_from_slice(&text[rest..at]);
+        rest = at + 1;
+    }
+    out.extend_from_slice(&text[rest..]);
+    out
+}

@@ -1,0 +1,76 @@
+//! Which paths a scope allows to be touched: prefixes, compared component by component.
+
+/// A path as its names.
+pub(crate) type Names = Vec<Vec<u8>>;
+
+/// The names of a path, without the empty ones and `.`.
+pub(crate) fn names(path: &[u8]) -> Names {
+    path.split(|&byte| byte == b'/').filter(|name| !name.is_empty() && *name != b".").map(<[u8]>::to_vec).collect()
+}
+
+/// Names as an absolute path.
+pub(crate) fn absolute(names: &[Vec<u8>]) -> Vec<u8> {
+    match names.is_empty() {
+        true => b"/".to_vec(),
+        false => names.iter().flat_map(|name| [b"/", &name[..]].concat()).collect(),
+    }
+}
+
+/// The rules of a scope. All paths in it and given to it are real ones: absolute, with every link resolved.
+#[derive(Debug, Default)]
+pub(crate) struct Rules {
+    pub(crate) allow: Vec<Names>,
+    pub(crate) deny: Vec<Names>,
+}
+
+impl Rules {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.allow.is_empty() && self.deny.is_empty()
+    }
+
+    /// Whether the path itself may be touched.
+    pub(crate) fn allows(&self, path: &[Vec<u8>]) -> bool {
+        let below = |prefix: &Names| path.starts_with(prefix);
+        !self.deny.iter().any(below) && (self.allow.is_empty() || self.allow.iter().any(below))
+    }
+
+    /// Whether the path may be named in a listing: it is allowed, or it leads to something that is.
+    pub(crate) fn shows(&self, path: &[Vec<u8>]) -> bool {
+        let below = |prefix: &Names| path.starts_with(prefix);
+        let around = |prefix: &Names| path.starts_with(prefix) || prefix.starts_with(path);
+        !self.deny.iter().any(below) && (self.allow.is_empty() || self.allow.iter().any(around))
+    }
+
+    /// Whether the path and everything below it may be touched.
+    pub(crate) fn allows_all_below(&self, path: &[Vec<u8>]) -> bool {
+        self.allows(path) && !self.deny.iter().any(|prefix| prefix.starts_with(path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(allow: &[&str], deny: &[&str]) -> Rules {
+        let all = |paths: &[&str]| paths.iter().map(|path| names(path.as_bytes())).collect();
+        Rules { allow: all(allow), deny: all(deny) }
+    }
+
+    #[test]
+    fn prefixes_are_whole_components_and_deny_beats_allow() {
+        let rules = rules(&["/work"], &["/work/secret"]);
+        for (path, expected) in [
+            ("/work", true),
+            ("/work/a", true),
+            ("/workshop", false),
+            ("/work/secret", false),
+            ("/work/secret/key", false),
+            ("/work/secrets", true),
+            ("/", false),
+        ] {
+            assert_eq!(rules.allows(&names(path.as_bytes())), expected, "{path}");
+        }
+        assert!(rules.shows(&[]) && !rules.shows(&names(b"/etc")) && !rules.shows(&names(b"/work/secret")));
+        assert!(!rules.allows_all_below(&names(b"/work")) && rules.allows_all_below(&names(b"/work/a")));
+    }
+}

@@ -1,0 +1,144 @@
+//! A file that isn't there yet: it takes its name at the end, at one stroke.
+
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use rustix::fs::{AtFlags, CWD, MemfdFlags, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+/// Begins the names of temporary files.
+const PREFIX: &[u8] = b".podbay-";
+/// Ends them.
+const SUFFIX: &[u8] = b".tmp";
+/// How many hexadecimal digits stand between.
+const DIGITS: usize = 16;
+
+/// Whether a name is that of one of our temporary files, which listings leave out.
+pub(crate) fn is_temporary(name: &[u8]) -> bool {
+    name.strip_prefix(PREFIX)
+        .and_then(|rest| rest.strip_suffix(SUFFIX))
+        .is_some_and(|digits| digits.len() == DIGITS && digits.iter().all(u8::is_ascii_hexdigit))
+}
+
+fn temporary_name() -> rustix::io::Result<Vec<u8>> {
+    let mut random = [0; DIGITS / 2];
+    let length = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+    if length < random.len() {
+        return Err(Errno::AGAIN);
+    }
+    let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok([PREFIX, digits.as_bytes(), SUFFIX].concat())
+}
+
+/// A file that takes its name at the end. Dropped before that, it leaves nothing behind.
+#[derive(Debug)]
+pub(crate) struct Temporary {
+    dir: OwnedFd,
+    /// The open file.
+    pub(crate) file: File,
+    /// The name that it has meanwhile, where the file system has no files without one.
+    name: Option<Vec<u8>>,
+}
+
+impl Temporary {
+    /// Begins a file in `dir`.
+    pub(crate) fn in_dir(dir: impl AsFd, mode: u32) -> rustix::io::Result<Self> {
+        let mode = Mode::from_raw_mode(mode);
+        // Kept by itself, for the directory of a place is only a path to the kernel and can't be kept open otherwise.
+        let dir = dir.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
+        match rustix::fs::openat(&dir, c".", OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
+            Ok(file) => return Ok(Self { dir, file: file.into(), name: None }),
+            // Not every file system has them.
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT | Errno::NOSYS) => {}
+            Err(error) => return Err(error),
+        }
+        let name = temporary_name()?;
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&dir, &name[..], flags, mode)?;
+        Ok(Self { dir, file: file.into(), name: Some(name) })
+    }
+
+    /// Gives the file its name. With `replace`, whatever has that name now goes.
+    pub(crate) fn name(mut self, name: &[u8], replace: bool) -> rustix::io::Result<()> {
+        if self.name.is_none() {
+            if !replace {
+                return self.link(name);
+            }
+            // A link can't replace, so it gets a name of its own first.
+            match self.link(name) {
+                Err(Errno::EXIST) => {}
+                done => return done,
+            }
+            let own = temporary_name()?;
+            self.link(&own)?;
+            self.name = Some(own);
+        }
+        let Some(own) = &self.name else { return Err(Errno::NOENT) };
+        if replace {
+            rustix::fs::renameat(&self.dir, &own[..], &self.dir, name)?;
+        } else {
+            rename_new(&self.dir, own, &self.dir, name)?;
+        }
+        self.name = None;
+        Ok(())
+    }
+
+    fn link(&self, name: &[u8]) -> rustix::io::Result<()> {
+        let number = self.file.as_raw_fd();
+        let path = format!("/proc/self/fd/{number}");
+        match rustix::fs::linkat(CWD, &path[..], &self.dir, name, AtFlags::SYMLINK_FOLLOW) {
+            // Without /proc this is the way; it needs a capability.
+            Err(Errno::NOENT) => rustix::fs::linkat(&self.file, c"", &self.dir, name, AtFlags::EMPTY_PATH),
+            done => done,
+        }
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if let Some(name) = self.name.take() {
+            // Nothing is left to be told to anyone here.
+            let _ = rustix::fs::unlinkat(&self.dir, &name[..], AtFlags::empty());
+        }
+    }
+}
+
+/// A file without a name, for bytes that can't wait beside their target.
+pub(crate) fn spool() -> rustix::io::Result<File> {
+    for dir in [c"/tmp", c"/var/tmp", c"/dev/shm"] {
+        if let Ok(file) =
+            rustix::fs::openat(CWD, dir, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)
+        {
+            return Ok(file.into());
+        }
+    }
+    Ok(rustix::fs::memfd_create(c"podbay", MemfdFlags::CLOEXEC)?.into())
+}
+
+/// Renames, and fails when there is something of the new name.
+pub(crate) fn rename_new(from_dir: impl AsFd, from: &[u8], to_dir: impl AsFd, to: &[u8]) -> rustix::io::Result<()> {
+    match rustix::fs::renameat_with(&from_dir, from, &to_dir, to, RenameFlags::NOREPLACE) {
+        // Some file systems can't; there is a moment then in which someone else may take the name.
+        Err(Errno::INVAL | Errno::NOSYS) => match crate::identity::lstat(&to_dir, to) {
+            Ok(_) => Err(Errno::EXIST),
+            Err(Errno::NOENT) => rustix::fs::renameat(from_dir, from, to_dir, to),
+            Err(error) => Err(error),
+        },
+        done => done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn temporary_names_are_known_again() {
+        assert!(is_temporary(&temporary_name().unwrap()));
+        for name in
+            [&b".podbay"[..], b".podbay-.tmp", b".podbay-0123456789abcdeg.tmp", b"x.podbay-0123456789abcdef.tmp"]
+        {
+            assert!(!is_temporary(name));
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Walking a tree, by open directories and in a fixed order.
+
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use podbay_proto::files::Kind;
+use podbay_proto::{Error, ErrorCode, RawPath, Result};
+use rustix::fs::{FileType, Mode, OFlags, RawDir};
+use rustix::io::Errno;
+
+use crate::budget::{Cancel, Deadline, Gaps};
+use crate::fault::fault;
+use crate::identity::{kind, kind_of, lstat, same_file};
+use crate::place::Veil;
+
+/// Each level of a walk holds one descriptor. Deeper trees are reported as unreadable from there on.
+const MAX_DEPTH: usize = 400;
+
+/// In which order names come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// As the whole paths sort, byte by byte: `a-b` before `a/c`.
+    Path,
+    /// As the paths sort name by name: `a/c` before `a-b`, and a directory directly before what it contains.
+    Name,
+}
+
+/// One name that a walk came to.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// The directory it is in.
+    pub(crate) dir: Arc<OwnedFd>,
+    /// Its path below the start.
+    pub(crate) path: Vec<u8>,
+    /// Where the name begins in that path.
+    pub(crate) name_at: usize,
+    /// What it is.
+    pub(crate) kind: Kind,
+}
+
+impl Found {
+    pub(crate) fn name(&self) -> &[u8] {
+        &self.path[self.name_at..]
+    }
+}
+
+struct Level {
+    dir: Arc<OwnedFd>,
+    /// The directory's path below the start, with a slash at the end; empty at the start.
+    prefix: Vec<u8>,
+    /// What is still to come, the next one last.
+    names: Vec<(Vec<u8>, Kind)>,
+}
+
+/// A walk through a tree. It never follows a link, and enters a directory only when told to.
+pub(crate) struct Walk<'a> {
+    levels: Vec<Level>,
+    order: Order,
+    veil: &'a Veil<'a>,
+    deadline: &'a Deadline,
+    cancel: &'a Cancel,
+    /// Names at the start that are left out: kernel file systems.
+    skipped: &'static [&'static [u8]],
+    steps: u32,
+    start: RawPath,
+    pub(crate) gaps: Gaps,
+    over: bool,
+}
+
+impl<'a> Walk<'a> {
+    /// Starts at `dir`, which errors name `start`.
+    pub(crate) fn new(
+        dir: OwnedFd,
+        start: &RawPath,
+        order: Order,
+        veil: &'a Veil<'a>,
+        deadline: &'a Deadline,
+        cancel: &'a Cancel,
+    ) -> Result<Self> {
+        let is_root = match (rustix::fs::fstat(&dir), rustix::fs::stat("/")) {
+            (Ok(dir), Ok(root)) => same_file(&dir, &root),
+            _ => false,
+        };
+        let skipped: &[&[u8]] = if is_root { &[b"proc", b"sys", b"dev"] } else { &[] };
+        let mut walk = Self {
+            levels: Vec::new(),
+            order,
+            veil,
+            deadline,
+            cancel,
+            skipped,
+            steps: 0,
+            start: start.clone(),
+            gaps: Gaps::default(),
+            over: false,
+        };
+        // What can't be read at the very start is an error, not a gap.
+        walk.push(Arc::new(dir), Vec::new()).map_err(|error| fault(start, error))?;
+        Ok(walk)
+    }
+
+    /// The next name, or nothing at the end or when the time is over.
+    pub(crate) fn next(&mut self) -> Result<Option<Found>> {
+        loop {
+            self.steps = self.steps.wrapping_add(1);
+            if self.steps.is_multiple_of(128) {
+                self.cancel.check()?;
+                if self.deadline.is_over() {
+                    self.over = true;
+                    self.gaps.limit(self.deadline.detail());
+                }
+            }
+            let Some(level) = self.levels.last_mut().filter(|_| !self.over) else { return Ok(None) };
+            let Some((name, kind)) = level.names.pop() else {
+                self.levels.pop();
+                continue;
+            };
+            let name_at = level.prefix.len();
+            let dir = Arc::clone(&level.dir);
+            let path = [&level.prefix[..], &name[..]].concat();
+            if self.levels.len() == 1 && self.skipped.contains(&&name[..]) || self.veil.covers(&*dir, &name, &path) {
+                continue;
+            }
+            return Ok(Some(Found { dir, path, name_at, kind }));
+        }
+    }
+
+    /// Continues with what is in the directory that was found last.
+    pub(crate) fn enter(&mut self, found: &Found) {
+        if self.levels.len() >= MAX_DEPTH {
+            let path = self.named(&found.path);
+            let message = format!("lies more than {MAX_DEPTH} levels below the start: start further down");
+            self.gaps.unreadable(&Error::at(ErrorCode::Unsupported, &path, message));
+            return;
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let entered = rustix::fs::openat(&*found.dir, found.name(), flags, Mode::empty())
+            .and_then(|dir| self.push(Arc::new(dir), [&found.path[..], b"/"].concat()));
+        match entered {
+            Ok(()) => {}
+            // It has gone, or become something else, since it was listed.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+            Err(error) => self.gaps.unreadable(&fault(&self.named(&found.path), error)),
+        }
+    }
+
+    /// A path below the start as results name it.
+    pub(crate) fn named(&self, below: &[u8]) -> RawPath {
+        join(&self.start, below)
+    }
+
+    fn push(&mut self, dir: Arc<OwnedFd>, prefix: Vec<u8>) -> rustix::io::Result<()> {
+        let mut names = Vec::new();
+        let mut buffer = [MaybeUninit::uninit(); 32 << 10];
+        let mut listing = RawDir::new(&*dir, &mut buffer);
+        while let Some(entry) = listing.next() {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name == b"." || name == b".." {
+                continue;
+            }
+            let kind = match entry.file_type() {
+                // Some file systems don't say.
+                FileType::Unknown => match lstat(&*dir, name) {
+                    Ok(stat) => kind_of(&stat),
+                    Err(_) => continue,
+                },
+                known => kind(known),
+            };
+            names.push((name.to_vec(), kind));
+        }
+        match self.order {
+            Order::Name => names.sort_unstable_by(|one, other| other.0.cmp(&one.0)),
+            Order::Path => {
+                // A directory's name is followed by a slash in the paths of what it contains.
+                for (name, _) in names.iter_mut().filter(|(_, kind)| *kind == Kind::Dir) {
+                    name.push(b'/');
+                }
+                names.sort_unstable_by(|one, other| other.0.cmp(&one.0));
+                for (name, _) in names.iter_mut().filter(|(_, kind)| *kind == Kind::Dir) {
+                    name.pop();
+                }
+            }
+        }
+        self.levels.push(Level { dir, prefix, names });
+        Ok(())
+    }
+}
+
+/// A directory's path joined with what is below it.
+pub(crate) fn join(dir: &RawPath, below: &[u8]) -> RawPath {
+    let slash: &[u8] = if dir.as_bytes().ends_with(b"/") { b"" } else { b"/" };
+    [dir.as_bytes(), slash, below].concat().into()
+}

@@ -1,0 +1,190 @@
+//! Finding files and text.
+
+mod support;
+
+use podbay_fsops::Cancel;
+use podbay_proto::ErrorCode;
+use podbay_proto::files::*;
+use support::{Desk, found, lines, raw};
+
+#[test]
+fn patterns_follow_the_shared_rules() {
+    let desk = Desk::new();
+    for name in
+        ["top.py", "src/app/main.py", "src/x.yml", ".github/workflows/ci.yml", ".env", "src/.hidden.py", "a-b", "a/c"]
+    {
+        desk.put(name, "");
+    }
+    for (pattern, expected) in [
+        ("*.py", &["src/app/main.py", "top.py"][..]),
+        ("/*.py", &["top.py"]),
+        ("src/**/*.py", &["src/app/main.py"]),
+        ("*.yml", &[".github/workflows/ci.yml", "src/x.yml"]),
+        ("**/*.yml", &["src/x.yml"]),
+        (".github/**", &[".github/workflows/ci.yml"]),
+        (".e*", &[".env"]),
+        ("*.{py,yml}", &[".github/workflows/ci.yml", "src/app/main.py", "src/x.yml", "top.py"]),
+        ("src/", &[]),
+        ("", &[]),
+        ("!*.py", &[]),
+        ("**", &[".github/workflows/ci.yml", "a-b", "a/c", "src/app/main.py", "src/x.yml", "top.py"]),
+        ("[ab]*", &["a-b"]),
+        ("a?{b,c}", &["a-b"]),
+    ] {
+        assert_eq!(desk.glob(pattern).unwrap(), expected, "{pattern}");
+    }
+    for (pattern, code) in [
+        ("../*", ErrorCode::InvalidPattern),
+        ("a/../b", ErrorCode::InvalidPattern),
+        ("a\\..\\b", ErrorCode::InvalidPattern),
+        ("{0..9}{0..9}{0..9}{0..9}", ErrorCode::PatternTooBroad),
+    ] {
+        assert_eq!(desk.glob(pattern).unwrap_err().code, code, "{pattern}");
+    }
+    let typescript = Glob { directories: true, dots: true, whole_path: true, ..Glob::new("*") };
+    let output = desk.files.glob(&typescript, &Cancel::new()).unwrap();
+    assert_eq!(found(&output), [".env", ".github", "a-b", "a", "src", "top.py"]);
+}
+
+#[test]
+fn a_glob_finds_files_and_links_that_stay_below_the_start() {
+    let desk = Desk::new();
+    desk.put("in/real", "123");
+    desk.put("out/real", "");
+    desk.link("real", "in/ok");
+    desk.link("../out/real", "in/leaves");
+    desk.link("nowhere", "in/broken");
+    desk.link("sub", "in/to-dir");
+    desk.put("in/sub/x", "");
+    desk.link(desk.path("in/real").to_str().unwrap(), "in/absolute");
+    rustix::fs::mkfifoat(rustix::fs::CWD, desk.path("in/fifo"), rustix::fs::Mode::RWXU).unwrap();
+    let output = desk.files.glob(&Glob { path: Some("in".into()), ..Glob::new("*") }, &Cancel::new()).unwrap();
+    assert_eq!(found(&output), ["absolute", "ok", "real", "sub/x"]);
+    assert!(output.matches[1].is_link && output.matches[1].size == 3);
+    assert_eq!(output.path, raw(desk.path("in")));
+    for (path, code) in
+        [("no", ErrorCode::NotFound), ("in/real", ErrorCode::NotADirectory), ("in/fifo", ErrorCode::NotADirectory)]
+    {
+        let request = Glob { path: Some(path.into()), ..Glob::new("*") };
+        assert_eq!(desk.files.glob(&request, &Cancel::new()).unwrap_err().code, code);
+    }
+}
+
+#[test]
+fn limits_cut_at_the_same_place_every_time() {
+    let desk = Desk::new();
+    for number in 0..500 {
+        desk.put(&format!("{}/{number:03}", number % 7), "needle\nneedle\n");
+    }
+    let glob = |limit| desk.files.glob(&Glob { limit, ..Glob::new("*") }, &Cancel::new()).unwrap();
+    assert!(glob(500).partial.is_none());
+    let cut = glob(499);
+    assert_eq!(cut.partial.as_ref().map(|partial| partial.reason), Some(PartialReason::Budget));
+    assert_eq!(found(&cut), found(&glob(500))[..499]);
+    let late = desk.files.glob(&Glob { budget_ms: 0, ..Glob::new("*") }, &Cancel::new()).unwrap();
+    assert!(late.matches.len() < 500 && late.partial.unwrap().limit_reached);
+    let grep = |max_count| desk.grep(&Grep { max_count: Some(max_count), ..Grep::new("needle") }).unwrap();
+    let all = lines(&grep(1000));
+    assert!(all.len() == 1000 && grep(1000).partial.is_none(), "all of them, and nothing left out");
+    for count in [0, 1, 2, 3, 333, 999] {
+        let output = grep(count);
+        assert_eq!(lines(&output), all[..count as usize]);
+        assert_eq!((output.count, output.partial.unwrap().reason), (count, PartialReason::Budget));
+    }
+    assert!(grep(u64::MAX).partial.is_none());
+    let late = desk.grep(&Grep { budget_ms: 0, ..Grep::new("needle") }).unwrap();
+    assert!(late.partial.unwrap().limit_reached);
+}
+
+#[test]
+fn grep_is_literal_and_skips_what_it_should() {
+    let desk = Desk::new();
+    desk.put("a.txt", "x.y\r\nxzy\n\nlast x.y");
+    desk.put(".hidden/f", "x.y\n");
+    desk.put(".git/config", "x.y\n");
+    desk.put("sub/.git/config", "x.y\n");
+    desk.put(".gitignore", "*.txt\n");
+    desk.put("binary", "x.y\n\0");
+    desk.put("colon:1:name", "x.y");
+    desk.put("latin", b"x.y \xff\n");
+    desk.link("a.txt", "link");
+    rustix::fs::mkfifoat(rustix::fs::CWD, desk.path("fifo"), rustix::fs::Mode::RWXU).unwrap();
+    let output = desk.grep(&Grep::new("x.y")).unwrap();
+    assert_eq!(
+        lines(&output),
+        [".hidden/f:1:x.y", "a.txt:1:x.y", "a.txt:4:last x.y", "colon:1:name:1:x.y", "latin:1:x.y \u{fffd}"]
+    );
+    assert!(output.partial.is_none() && output.count == 5);
+    let in_git = desk.grep(&Grep { path: Some(".git".into()), ..Grep::new("x.y") }).unwrap();
+    assert_eq!(lines(&in_git), ["config:1:x.y"]);
+    let with_git = desk.grep(&Grep { exclude_dirs: vec![], ..Grep::new("x.y") }).unwrap();
+    assert_eq!(with_git.count, 7);
+    let some = desk.grep(&Grep { glob: Some("*.{txt,md}".into()), ..Grep::new("x.y") }).unwrap();
+    assert_eq!(some.count, 2);
+    let file = desk.grep(&Grep { path: Some("a.txt".into()), max_count: Some(1), ..Grep::new("x.y") }).unwrap();
+    assert_eq!((file.count, file.partial.is_some()), (1, true));
+    assert_eq!(file.files[0].path, raw(desk.path("a.txt")));
+    assert_eq!(desk.grep(&Grep::new("x.y\nxzy")).unwrap().count, 0);
+    assert_eq!(desk.grep(&Grep::new("absent")).unwrap().files, []);
+    for (request, code) in [
+        (Grep::new(""), ErrorCode::InvalidArgument),
+        (Grep { path: Some("no".into()), ..Grep::new("x") }, ErrorCode::NotFound),
+        (Grep { path: Some("fifo".into()), ..Grep::new("x") }, ErrorCode::NotAFile),
+        (Grep { glob: Some("../*".into()), ..Grep::new("x") }, ErrorCode::InvalidPattern),
+    ] {
+        assert_eq!(desk.grep(&request).unwrap_err().code, code, "{request:?}");
+    }
+}
+
+#[test]
+fn lines_longer_than_a_buffer_keep_their_numbers() {
+    let desk = Desk::new();
+    let mut text = String::new();
+    let mut expected = Vec::new();
+    for (number, length) in [10, 70_000, 3, 200_000, 65_536, 1, 300_000].into_iter().enumerate() {
+        text += &"é".repeat(length);
+        if number % 2 == 1 {
+            text += "needle needle";
+            expected.push(number as u64 + 1);
+        }
+        text += "\n";
+    }
+    desk.put("f", &text);
+    let output = desk.grep(&Grep { max_line_bytes: 99, ..Grep::new("needle") }).unwrap();
+    let numbers: Vec<u64> = output.files[0].lines.iter().map(|line| line.line).collect();
+    assert_eq!(numbers, expected);
+    assert!(output.files[0].lines[0].cut && output.files[0].lines[0].text == "é".repeat(49));
+    // Line by line, against the plain way to do it.
+    desk.put("f", "abc needle\nxyz\nneedle\n\n".repeat(20_000));
+    let output = desk.grep(&Grep::new("needle")).unwrap();
+    let plain: Vec<u64> = (1..=80_000).filter(|line| line % 4 == 1 || line % 4 == 3).collect();
+    assert_eq!(output.files[0].lines.iter().map(|line| line.line).collect::<Vec<_>>(), plain);
+}
+
+#[test]
+fn what_can_t_be_read_is_said() {
+    if rustix::process::geteuid().is_root() {
+        return println!("skipped: root can read everything");
+    }
+    use std::os::unix::fs::PermissionsExt;
+    let desk = Desk::new();
+    desk.put("open/f", "needle");
+    desk.put("closed/f", "needle");
+    std::fs::set_permissions(desk.path("closed"), PermissionsExt::from_mode(0)).unwrap();
+    let output = desk.grep(&Grep::new("needle")).unwrap();
+    let partial = output.partial.unwrap();
+    assert_eq!((output.count, partial.reason, partial.unreadable), (1, PartialReason::Unreadable, 1));
+    let error = desk.grep(&Grep { path: Some("closed".into()), ..Grep::new("needle") }).unwrap_err();
+    assert_eq!(error.code, ErrorCode::PermissionDenied);
+    std::fs::set_permissions(desk.path("closed"), PermissionsExt::from_mode(0o700)).unwrap();
+}
+
+#[test]
+fn kernel_file_systems_are_left_out_of_a_search_from_the_top() {
+    let desk = Desk::new();
+    let request = Glob { path: Some("/".into()), budget_ms: 60_000, limit: 5, ..Glob::new("/{proc,sys,dev}/**") };
+    let output = desk.files.glob(&request, &Cancel::new()).unwrap();
+    assert!(output.matches.is_empty());
+    let request = Glob { path: Some("/proc/self".into()), ..Glob::new("/status") };
+    assert_eq!(found(&desk.files.glob(&request, &Cancel::new()).unwrap()), ["status"]);
+}
