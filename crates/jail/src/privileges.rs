@@ -41,8 +41,12 @@ pub(crate) fn drop_all() -> Result<(), Failure> {
     rustix::thread::set_capabilities(None, sets).step(|| "drop all capabilities".into())
 }
 
-/// Dies with the process that made us. Changing credentials undoes both settings, so this comes after.
+/// Dies with the process that made us. Changing credentials undoes it, so this comes again after that.
 pub(crate) fn tie_to_maker() -> Result<(), Failure> {
-    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).step(|| "become non-dumpable".into())?;
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).step(|| "set the parent-death signal".into())
+}
+
+/// Keeps the processes of the sandbox out of this one's memory, which is a copy of the maker's.
+pub(crate) fn become_undumpable() -> Result<(), Failure> {
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).step(|| "become non-dumpable".into())
 }

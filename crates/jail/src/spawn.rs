@@ -164,7 +164,8 @@ fn confine(
     theirs: &OwnedFd,
     kept: &[RawFd],
 ) -> Result<(), Failure> {
-    // Until the last credentials are set this is undone again and again; here it covers the set-up.
+    // The last change of credentials undoes this; here it covers the set-up. (Not being dumpable comes
+    // later: it would keep an ordinary user from writing our id maps.)
     privileges::tie_to_maker()?;
     await_go(theirs)?;
     become_inside_user(ids.privileged())?;
@@ -187,6 +188,7 @@ fn confine(
     limits::apply(jail)?;
     privileges::drop_all()?;
     fence::around(&writable)?;
+    privileges::become_undumpable()?;
     privileges::tie_to_maker()?;
     check_maker(theirs)?;
     filter::install(programs)

@@ -104,8 +104,8 @@ pub(crate) fn reset_signals() -> io::Result<()> {
             continue;
         }
         // The call is made directly: libc hides its two internal signals, and a handler there would stay.
-        // SAFETY: an all-zero `sigaction` of the kernel (32 bytes at most here) is SIG_DFL.
         let action = [0_u64; 8];
+        // SAFETY: an all-zero `sigaction` of the kernel (32 bytes at most here) is SIG_DFL.
         check(unsafe {
             libc::syscall(libc::SYS_rt_sigaction, signal, action.as_ptr(), std::ptr::null_mut::<u8>(), 8_usize)
         })?;
