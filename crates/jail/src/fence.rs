@@ -12,6 +12,20 @@ use crate::error::{Failure, Step};
 /// The newest ABI whose rights are asked for; older kernels enforce the part that they know.
 const KNOWN: ABI = ABI::V6;
 
+/// The first ABI on which a jail may rest without namespaces: before it, `truncate` is not covered.
+pub(crate) const LEAST: i32 = 3;
+/// The first ABI that keeps signals and abstract sockets in.
+pub(crate) const SCOPED: i32 = 6;
+
+/// The kernel's Landlock ABI; 0 where there is none.
+#[allow(unsafe_code)]
+pub(crate) fn abi() -> i32 {
+    const VERSION: libc::c_uint = 1;
+    // SAFETY: with this flag the call takes no attributes and makes nothing.
+    let abi = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0_usize, VERSION) };
+    i32::try_from(abi).map_or(0, |abi| abi.max(0))
+}
+
 /// What is asked of Landlock inside the namespaces: nothing is written outside of the writable
 /// places, no abstract socket and no process outside is reached.
 pub(crate) fn around(writable: &[PathBuf]) -> Result<RulesetStatus, Failure> {

@@ -24,4 +24,5 @@ pub use jail::{
 };
 pub use jailed::{Exit, Jailed};
 pub use limits::InForce;
+pub use probe::{Finding, Report, probe};
 pub use spawn::spawn;

@@ -91,14 +91,19 @@ impl Sources {
     /// Adds a read-only view of a trusted part of the host.
     pub(crate) fn read_only(&mut self, host: &Path, inside: &Path) -> Result<(), Failure> {
         let step = || format!("open {} for the sandbox", host.display());
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
-        let tree = open_tree(CWD, host, flags).step(step)?;
+        let tree = detached(host).step(step)?;
         let attr = MountAttr { set: RDONLY | NOSUID | NODEV, propagation: PRIVATE, ..Default::default() };
         sys::mount_setattr(tree.as_fd(), true, attr).step(|| format!("make {} read-only", host.display()))?;
         let directory = is_directory(&tree).step(step)?;
         self.system.push(Source { tree, inside: inside.to_owned(), directory });
         Ok(())
     }
+}
+
+/// A copy of what is mounted at a trusted path, attached nowhere.
+pub(crate) fn detached(host: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+    open_tree(CWD, host, flags)
 }
 
 /// Nothing mounted on the host later shows up inside, and the reverse.

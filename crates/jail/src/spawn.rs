@@ -14,7 +14,7 @@ use crate::cgroup::Cgroup;
 use crate::error::{Failure, JailError, Step};
 use crate::filter::Sockets;
 use crate::ids::Ids;
-use crate::jail::{INSIDE_GID, INSIDE_UID, Jail, Network, WORKSPACE};
+use crate::jail::{INSIDE_GID, INSIDE_UID, Isolation, Jail, Network, WORKSPACE};
 use crate::jailed::Jailed;
 use crate::source::Sources;
 use crate::sys::{self, Cloned};
@@ -34,6 +34,20 @@ const READY: &[u8] = b"ready";
 pub fn spawn(jail: &Jail, keep: &[BorrowedFd<'_>], inside: impl FnOnce() -> i32) -> Result<Jailed, JailError> {
     jail.validate()?;
     let mut kept = check_kept(keep)?;
+    if jail.network == Network::Host && fence::abi() < fence::SCOPED {
+        return Err(JailError::Unsupported {
+            what: "network: host".into(),
+            why: format!("this kernel's Landlock (ABI {}) can't fence off the host's abstract sockets", fence::abi()),
+            fix: "use Linux 6.12 or newer, or accept it with network: host-unfenced".into(),
+        });
+    }
+    if jail.isolation == Isolation::Landlock {
+        return Err(JailError::Unsupported {
+            what: "isolation: landlock".into(),
+            why: "it is not built yet".into(),
+            fix: "use isolation: namespaces".into(),
+        });
+    }
     let ids = Ids::choose(&jail.id)?;
     let programs = filter::compile(Sockets::Usual)?;
     // Only root may map ids on the host's file systems, so its trees are opened out here.
