@@ -3,6 +3,7 @@
 mod activity;
 mod connection;
 mod execs;
+mod files;
 mod repeats;
 mod reply;
 mod routes;
@@ -66,6 +67,7 @@ pub struct Daemon {
     state: RawPath,
     workdir: RawPath,
     execs: Arc<Execs>,
+    files: Arc<podbay_fsops::Files>,
     repeats: Arc<repeats::Repeats>,
     token: Token,
     activity: activity::Activity,
@@ -111,11 +113,13 @@ fn prepare_state(state: &Path) -> io::Result<PathBuf> {
 
 async fn serve(options: Options, state: &Path, socket: Option<OwnedFd>, forked: Forked) -> io::Result<Outcome> {
     let workdir = options.workdir.unwrap_or_else(|| default_workdir().to_owned());
+    let files = Arc::new(files::new(state, &workdir));
     let workdir = RawPath::from(workdir.as_os_str().as_bytes());
     let daemon = Arc::new(Daemon {
         instance: random_name()?,
         state: RawPath::from(state.as_os_str().as_bytes()),
         execs: Arc::new(Execs::new(state, workdir.clone(), Zygote::new(forked)?)?),
+        files,
         workdir,
         repeats: Arc::default(),
         token: options.token,

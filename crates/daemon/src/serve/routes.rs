@@ -13,6 +13,7 @@ use podbay_proto::{Error, ErrorCode, Operation, Result, VERSION, exec};
 
 use super::Daemon;
 use super::execs;
+use super::files;
 use super::reply::Reply;
 use crate::exec::control::MAX_INPUT;
 
@@ -92,7 +93,7 @@ where
             let execs = daemon.execs.clone();
             Ok(once(daemon, name, id, async move { execs::signal(&execs, request).await }).await)
         }
-        _ => Err(unknown(name)),
+        _ => files::serve(daemon, name, id, body).await.unwrap_or_else(|| Err(unknown(name))),
     }
 }
 

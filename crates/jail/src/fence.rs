@@ -1,0 +1,57 @@
+//! Landlock: the second wall behind the mounts, and the only one where there are no namespaces.
+
+use std::path::PathBuf;
+
+use landlock::{
+    ABI, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    RulesetStatus, Scope,
+};
+
+use crate::error::{Failure, Step};
+
+/// The newest ABI whose rights are asked for; older kernels enforce the part that they know.
+const KNOWN: ABI = ABI::V6;
+
+/// The first ABI on which a jail may rest without namespaces: before it, `truncate` is not covered.
+pub(crate) const LEAST: i32 = 3;
+/// The first ABI that keeps signals and abstract sockets in.
+pub(crate) const SCOPED: i32 = 6;
+
+/// The kernel's Landlock ABI; 0 where there is none.
+#[allow(unsafe_code)]
+pub(crate) fn abi() -> i32 {
+    const VERSION: libc::c_uint = 1;
+    // SAFETY: with this flag the call takes no attributes and makes nothing.
+    let abi = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0_usize, VERSION) };
+    i32::try_from(abi).map_or(0, |abi| abi.max(0))
+}
+
+/// What is asked of Landlock inside the namespaces: nothing is written outside of the writable
+/// places, no abstract socket and no process outside is reached.
+pub(crate) fn around(writable: &[PathBuf]) -> Result<RulesetStatus, Failure> {
+    let write = AccessFs::from_write(KNOWN);
+    // Devices and /proc/self take writes; what else is there is read-only by its mount.
+    let devices = AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
+    let restricted = || -> Result<RulesetStatus, Box<dyn std::error::Error + Send + Sync>> {
+        let mut rules = Ruleset::default()
+            .set_compatibility(CompatLevel::BestEffort)
+            .handle_access(write)?
+            .scope(Scope::AbstractUnixSocket | Scope::Signal)?
+            .create()?;
+        let places = writable.iter().map(|place| (place.as_path(), write));
+        let fixed = ["/dev", "/proc"].map(|place| (std::path::Path::new(place), devices));
+        for (place, access) in places.chain(fixed) {
+            rules = rules.add_rule(PathBeneath::new(PathFd::new(place)?, fitting(place, access)))?;
+        }
+        Ok(rules.restrict_self()?.ruleset)
+    };
+    restricted().map_err(std::io::Error::other).step(|| "apply Landlock".into())
+}
+
+/// A rule on a single file may not speak of directories.
+fn fitting(place: &std::path::Path, access: BitFlags<AccessFs>) -> BitFlags<AccessFs> {
+    match place.is_dir() {
+        true => access,
+        false => access & AccessFs::from_file(KNOWN),
+    }
+}

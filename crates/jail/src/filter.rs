@@ -1,0 +1,266 @@
+//! The seccomp filter: system calls that nothing inside needs, and that kernels were broken by.
+//!
+//! A list of what is denied, not of what is allowed: a sandbox must run whatever an agent installs.
+//! What keeps that sound are the fixed parts around it: calls of other architectures kill, calls
+//! newer than this list don't exist.
+//!
+//! `ptrace` is allowed: debuggers and tracers are normal work, the pid namespace bounds whom it can
+//! reach, podbayd is not dumpable and so out of its reach, and since Linux 4.8 a tracer can't carry
+//! its tracee past the filter.
+
+use std::collections::BTreeMap;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen as Len, SeccompCmpOp as Op, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, sock_filter,
+};
+
+use crate::error::{Failure, Step};
+
+#[cfg(target_arch = "x86_64")]
+const ARCH: TargetArch = TargetArch::x86_64;
+#[cfg(target_arch = "aarch64")]
+const ARCH: TargetArch = TargetArch::aarch64;
+
+/// The newest call that was looked at: `file_setattr` of Linux 6.17. Later ones answer ENOSYS, as on
+/// an older kernel. The numbers are the same on all architectures.
+const NEWEST: u32 = 469;
+
+/// Denied whatever the arguments.
+const DENIED: &[libc::c_long] = &[
+    // mounts and roots
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    OPEN_TREE_ATTR,
+    // namespaces
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    // keys
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    // large and often broken subsystems
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_vmsplice,
+    libc::SYS_fanotify_init,
+    libc::SYS_fanotify_mark,
+    // the machine
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_syslog,
+    libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_vhangup,
+    libc::SYS_lookup_dcookie,
+    libc::SYS_nfsservctl,
+    libc::SYS_move_pages,
+    libc::SYS_migrate_pages,
+    // files by other names than paths
+    libc::SYS_open_by_handle_at,
+    libc::SYS_name_to_handle_at,
+    // other processes
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_kcmp,
+    libc::SYS_pidfd_getfd,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_modify_ldt,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_iopl,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ioperm,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_uselib,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ustat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_sysfs,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS__sysctl,
+];
+
+/// Linux 6.15; libc has no name for it yet.
+const OPEN_TREE_ATTR: libc::c_long = 467;
+
+/// Whether the filter leaves sockets at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sockets {
+    /// UNIX, IPv4, IPv6 and route lookups.
+    Usual,
+    /// None can be made; `socketpair` and inherited ones work.
+    No,
+}
+
+/// Compiles the filter for this architecture.
+pub(crate) fn compile(sockets: Sockets) -> Result<Vec<BpfProgram>, Failure> {
+    let make = || -> Result<Vec<BpfProgram>, seccompiler::BackendError> {
+        let mut rules: BTreeMap<i64, Vec<SeccompRule>> = DENIED.iter().map(|call| (*call, Vec::new())).collect();
+        clone(&mut rules)?;
+        terminals(&mut rules)?;
+        personality(&mut rules)?;
+        set_id_bits(&mut rules)?;
+        match sockets {
+            Sockets::Usual => self::sockets(&mut rules)?,
+            Sockets::No => {
+                rules.insert(libc::SYS_socket, Vec::new());
+            }
+        }
+        rules.insert(libc::SYS_socketpair, vec![rule(&[(0, Op::Ne, libc::AF_UNIX as u64)])?]);
+        let denied: BpfProgram =
+            SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32), ARCH)?
+                .try_into()?;
+        // libc falls back to `clone`, whose flags can be seen; those of `clone3` are behind a pointer.
+        let absent = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+        let absent: BpfProgram =
+            SeccompFilter::new(absent, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32), ARCH)?
+                .try_into()?;
+        Ok(vec![prelude().into_iter().chain(denied).collect(), absent])
+    };
+    make().map_err(std::io::Error::other).step(|| "compile the system call filter".into())
+}
+
+/// Installs it for this process and all that it starts.
+pub(crate) fn install(programs: &[BpfProgram]) -> Result<(), Failure> {
+    for program in programs {
+        seccompiler::apply_filter(program)
+            .map_err(std::io::Error::other)
+            .step(|| "install the system call filter".into())?;
+    }
+    Ok(())
+}
+
+/// Before the compiled rules: x32 calls (which carry a high bit under x86_64's name) and calls newer
+/// than this list answer ENOSYS. The rules themselves begin by killing other architectures.
+fn prelude() -> Vec<sock_filter> {
+    const NUMBER_OFFSET: u32 = 0;
+    let op = |code: u32, k: u32| sock_filter { code: code as u16, jt: 0, jf: 0, k };
+    vec![
+        op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, NUMBER_OFFSET),
+        sock_filter { code: (libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K) as u16, jt: 0, jf: 1, k: NEWEST },
+        op(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32),
+    ]
+}
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+type Built<T> = Result<T, seccompiler::BackendError>;
+
+/// All conditions hold; each looks at the low half of an argument, which is all that the kernel takes.
+fn rule(conditions: &[(u8, Op, u64)]) -> Built<SeccompRule> {
+    let conditions = conditions
+        .iter()
+        .map(|(argument, op, value)| SeccompCondition::new(*argument, Len::Dword, op.clone(), *value))
+        .collect::<Built<Vec<_>>>()?;
+    SeccompRule::new(conditions)
+}
+
+fn any_bit(argument: u8, bits: &[u64]) -> Built<Vec<SeccompRule>> {
+    bits.iter().map(|bit| rule(&[(argument, Op::MaskedEq(*bit), *bit)])).collect()
+}
+
+fn clone(rules: &mut Rules) -> Built<()> {
+    let namespaces = [
+        libc::CLONE_NEWNS,
+        libc::CLONE_NEWCGROUP,
+        libc::CLONE_NEWUTS,
+        libc::CLONE_NEWIPC,
+        libc::CLONE_NEWUSER,
+        libc::CLONE_NEWPID,
+        libc::CLONE_NEWNET,
+    ];
+    rules.insert(libc::SYS_clone, any_bit(0, &namespaces.map(|flag| flag as u64))?);
+    Ok(())
+}
+
+/// Typing into somebody's terminal.
+fn terminals(rules: &mut Rules) -> Built<()> {
+    let calls = [libc::TIOCSTI, libc::TIOCLINUX];
+    let denied = calls.iter().map(|call| rule(&[(1, Op::Eq, *call)])).collect::<Built<Vec<_>>>()?;
+    rules.insert(libc::SYS_ioctl, denied);
+    Ok(())
+}
+
+/// Linux as it is, asking, without address randomisation (debuggers), 32-bit answers of uname.
+fn personality(rules: &mut Rules) -> Built<()> {
+    let usual = [0, 0xffff_ffff, 0x0004_0000, 0x0008];
+    rules.insert(libc::SYS_personality, vec![rule(&usual.map(|persona| (0, Op::Ne, persona)))?]);
+    Ok(())
+}
+
+/// A file with a set-id bit, made in a shared directory, would give its owner's rights to anybody on
+/// the host. (Creating one with `open` gives an empty file, and writing to it clears the bits.)
+fn set_id_bits(rules: &mut Rules) -> Built<()> {
+    const FCHMODAT2: libc::c_long = 452;
+    let bits = [u64::from(libc::S_ISUID), u64::from(libc::S_ISGID)];
+    #[cfg(target_arch = "x86_64")]
+    {
+        rules.insert(libc::SYS_chmod, any_bit(1, &bits)?);
+        rules.insert(libc::SYS_creat, any_bit(1, &bits)?);
+        rules.insert(libc::SYS_mknod, any_bit(1, &bits)?);
+    }
+    rules.insert(libc::SYS_fchmod, any_bit(1, &bits)?);
+    rules.insert(libc::SYS_fchmodat, any_bit(2, &bits)?);
+    rules.insert(FCHMODAT2, any_bit(2, &bits)?);
+    rules.insert(libc::SYS_mknodat, any_bit(2, &bits)?);
+    Ok(())
+}
+
+fn sockets(rules: &mut Rules) -> Built<()> {
+    const UNIX: u64 = libc::AF_UNIX as u64;
+    const INET: u64 = libc::AF_INET as u64;
+    const INET6: u64 = libc::AF_INET6 as u64;
+    const NETLINK: u64 = libc::AF_NETLINK as u64;
+    const KIND: u64 = 0xf;
+    let mut denied = vec![
+        rule(&[UNIX, INET, INET6, NETLINK].map(|family| (0, Op::Ne, family)))?,
+        // Addresses and routes are asked for by getaddrinfo; no other netlink protocol.
+        rule(&[(0, Op::Eq, NETLINK), (2, Op::Ne, libc::NETLINK_ROUTE as u64)])?,
+        rule(&[(0, Op::Ne, NETLINK), (1, Op::MaskedEq(KIND), libc::SOCK_RAW as u64)])?,
+        rule(&[(1, Op::MaskedEq(KIND), SOCK_PACKET)])?,
+    ];
+    let usual = [
+        libc::IPPROTO_IP,
+        libc::IPPROTO_ICMP,
+        libc::IPPROTO_TCP,
+        libc::IPPROTO_UDP,
+        libc::IPPROTO_ICMPV6,
+        libc::IPPROTO_MPTCP,
+    ];
+    for family in [INET, INET6] {
+        let mut conditions = vec![(0, Op::Eq, family)];
+        conditions.extend(usual.map(|protocol| (2, Op::Ne, protocol as u64)));
+        denied.push(rule(&conditions)?);
+    }
+    rules.insert(libc::SYS_socket, denied);
+    Ok(())
+}
+
+/// The obsolete way to a packet socket, through any family.
+const SOCK_PACKET: u64 = 10;

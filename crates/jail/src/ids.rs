@@ -1,0 +1,182 @@
+//! Who the sandbox is outside.
+//!
+//! An ordinary user's sandbox is that user. Root's sandbox is a host uid that nobody else has, and
+//! sees the host's directories through idmapped mounts.
+
+use std::cell::RefCell;
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::process::{Pid, WaitOptions};
+use rustix::thread::{CapabilitySet, capabilities};
+
+use crate::error::{Failure, JailError, Step};
+use crate::jail::{INSIDE_GID, INSIDE_UID};
+use crate::sys;
+
+/// Host uids of root's sandboxes. systemd's registry of ranges has nothing here: containers end
+/// below it, and from 2^31 on some programs take ids for negative.
+/// <https://systemd.io/UIDS-GIDS/>
+const FIRST_HOST_ID: u32 = 0x7000_0000;
+const HOST_IDS: u32 = 0x0fff_fffe;
+
+/// The ids of one sandbox outside.
+pub(crate) struct Ids {
+    uid: u32,
+    gid: u32,
+    /// Whether we are root and the ids are not ours.
+    privileged: bool,
+    /// One user namespace for each owner met: it carries an id mapping to `mount_setattr`.
+    maps: RefCell<Vec<(u32, u32, OwnedFd)>>,
+}
+
+impl Ids {
+    /// Chooses the ids for a sandbox of this caller.
+    pub(crate) fn choose(id: &str) -> Result<Self, JailError> {
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        if uid != 0 {
+            return Ok(Self { uid, gid, privileged: false, maps: RefCell::default() });
+        }
+        let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::SETUID | CapabilitySet::SETGID;
+        let held = capabilities(None).step(|| "read our own capabilities".into())?.effective;
+        if !held.contains(needed) {
+            return Err(JailError::Unsupported {
+                what: "namespaces as root".into(),
+                why: "this root lacks CAP_SYS_ADMIN, CAP_SETUID or CAP_SETGID, as in most containers".into(),
+                fix: "run as an ordinary user, or give the container these capabilities".into(),
+            });
+        }
+        let own = fs::read_to_string("/proc/self/uid_map").step(|| "read /proc/self/uid_map".into())?;
+        let host = host_id(id, &own).ok_or_else(|| JailError::Unsupported {
+            what: "namespaces as root".into(),
+            why: format!("this user namespace has no id to spare (its map is {:?})", own.trim()),
+            fix: "run as an ordinary user, or give the container a range of ids".into(),
+        })?;
+        Ok(Self { uid: host, gid: host, privileged: true, maps: RefCell::default() })
+    }
+
+    /// Whether the maker acts as root, so that the host's trees must be opened before the clone.
+    pub(crate) fn privileged(&self) -> bool {
+        self.privileged
+    }
+
+    /// The sandbox's uid on the host.
+    pub(crate) fn host_uid(&self) -> u32 {
+        self.uid
+    }
+
+    /// Writes the maps of a freshly cloned child.
+    pub(crate) fn write_maps(&self, child: Pid) -> Result<(), Failure> {
+        if !self.privileged {
+            write(child, "setgroups", "deny")?;
+        }
+        write(child, "uid_map", &format!("{INSIDE_UID} {} 1", self.uid))?;
+        write(child, "gid_map", &format!("{INSIDE_GID} {} 1", self.gid))
+    }
+
+    /// A namespace that maps what `uid` and `gid` own on disk to the sandbox; none for an ordinary
+    /// user, who is the same outside.
+    pub(crate) fn idmap(&self, uid: u32, gid: u32) -> Result<Option<OwnedFd>, Failure> {
+        if !self.privileged {
+            return Ok(None);
+        }
+        let copy = |fd: &OwnedFd| fd.try_clone().step(|| "copy a descriptor".into());
+        let mut maps = self.maps.borrow_mut();
+        if let Some((.., namespace)) = maps.iter().find(|(u, g, _)| (*u, *g) == (uid, gid)) {
+            return copy(namespace).map(Some);
+        }
+        let namespace = mapping_namespace(&format!("{uid} {} 1", self.uid), &format!("{gid} {} 1", self.gid))?;
+        let result = copy(&namespace)?;
+        maps.push((uid, gid, namespace));
+        Ok(Some(result))
+    }
+}
+
+fn write(child: Pid, file: &str, text: &str) -> Result<(), Failure> {
+    let path = format!("/proc/{}/{file}", child.as_raw_nonzero());
+    fs::write(&path, text).step(|| format!("write {text:?} to {file} of the new process"))
+}
+
+/// A user namespace that exists only to carry these maps.
+#[allow(unsafe_code)]
+fn mapping_namespace(uids: &str, gids: &str) -> Result<OwnedFd, Failure> {
+    let (gate, child_gate) = rustix::net::socketpair(
+        rustix::net::AddressFamily::UNIX,
+        rustix::net::SocketType::STREAM,
+        rustix::net::SocketFlags::CLOEXEC,
+        None,
+    )
+    .step(|| "make a socket pair".into())?;
+    // SAFETY: the child waits for the gate to close and exits; it makes only system calls.
+    let child = match unsafe { sys::clone(libc::CLONE_NEWUSER) }.step(|| "make a namespace for an id map".into())? {
+        sys::Cloned::Child => {
+            let _ = rustix::net::shutdown(&gate, rustix::net::Shutdown::Write);
+            drop(gate);
+            // Ends with the maker too: its side of the gate closes when it dies.
+            let mut byte = [0_u8];
+            let _ = rustix::io::read(&child_gate, &mut byte);
+            sys::exit(0);
+        }
+        sys::Cloned::Parent { pid, .. } => pid,
+    };
+    drop(child_gate);
+    let namespace = write(child, "uid_map", uids).and_then(|()| write(child, "gid_map", gids)).and_then(|()| {
+        let path = format!("/proc/{}/ns/user", child.as_raw_nonzero());
+        fs::File::open(&path).step(|| "open the namespace of an id map".into())
+    });
+    drop(gate);
+    rustix::process::waitpid(Some(child), WaitOptions::empty()).step(|| "wait for the id map's process".into())?;
+    Ok(namespace?.into())
+}
+
+/// A host id for a sandbox of root: from our own range, or from what this user namespace has.
+fn host_id(id: &str, own_map: &str) -> Option<u32> {
+    let extents = own_map.lines().filter_map(|line| {
+        let mut numbers = line.split_ascii_whitespace().map(|n| n.parse::<u64>().ok());
+        let (first, _, count) = (numbers.next()??, numbers.next()??, numbers.next()??);
+        Some((first, first + count))
+    });
+    let (first, end) = extents.max_by_key(|(first, end)| end - first)?;
+    let (mut low, mut high) = (u64::from(FIRST_HOST_ID), u64::from(FIRST_HOST_ID + HOST_IDS));
+    if first > low || end < high {
+        // The upper half of what there is, without 65534: that is «nobody» and «unmapped».
+        (low, high) = (first.max(1) + (end - first.max(1)) / 2, end.min(65_534));
+    }
+    (high > low).then(|| (low + hash(id.as_bytes()) % (high - low)) as u32)
+}
+
+/// FNV-1a: spreads ids well and is the same in every build. <http://www.isthe.com/chongo/tech/comp/fnv/>
+fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Applies an id map to a detached tree.
+pub(crate) fn apply_idmap(tree: &OwnedFd, namespace: &OwnedFd) -> std::io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let attr = sys::MountAttr { set: sys::IDMAP, userns: namespace.as_raw_fd() as u64, ..Default::default() };
+    sys::mount_setattr(tree.as_fd(), true, attr)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_on_the_host_uses_the_range_of_its_own() {
+        let ids: std::collections::BTreeSet<_> =
+            (0..1000).filter_map(|n| host_id(&format!("pb-{n}"), "0 0 4294967295\n")).collect();
+        assert_eq!(ids.len(), 1000, "two of a thousand sandboxes share a uid");
+        assert!(ids.iter().all(|id| (FIRST_HOST_ID..FIRST_HOST_ID + HOST_IDS).contains(id)));
+    }
+
+    #[test]
+    fn root_in_a_container_uses_what_the_container_has() {
+        let map = "0 1000 1\n1 100000 65536\n";
+        for n in 0..1000 {
+            let id = host_id(&format!("pb-{n}"), map).unwrap();
+            assert!((30_000..65_534).contains(&id), "{id}");
+        }
+        assert_eq!(host_id("pb", "0 1000 1\n"), None);
+        assert_eq!(host_id("pb", ""), None);
+    }
+}

@@ -1,0 +1,84 @@
+//! Limits by rlimit, and the account of which limits are in force by what.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Failure, Step};
+use crate::jail::{Isolation, Jail};
+
+/// One limit that was asked for, and what became of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InForce {
+    /// The field of [`Limits`](crate::Limits): `memory`, `cpu`, `processes`, `disk`, `descriptors`.
+    pub limit: String,
+    /// What enforces it; none where nothing does.
+    pub by: Option<String>,
+    /// What a user should know: how far it goes, or why it can't be had.
+    pub note: Option<String>,
+}
+
+impl InForce {
+    pub(crate) fn by(limit: &str, by: impl Into<String>) -> Self {
+        Self { limit: limit.into(), by: Some(by.into()), note: None }
+    }
+
+    pub(crate) fn missing(limit: &str, why: impl Into<String>) -> Self {
+        Self { limit: limit.into(), by: None, note: Some(why.into()) }
+    }
+
+    pub(crate) fn note(mut self, note: impl Into<String>) -> Self {
+        self.note = Some(note.into());
+        self
+    }
+}
+
+/// Applies to this process what rlimits can do.
+pub(crate) fn apply(jail: &Jail) -> Result<(), Failure> {
+    // A core file would carry the sandbox's memory to wherever the host's core_pattern says.
+    set(Resource::Core, 0)?;
+    if let Some(processes) = jail.limits.processes {
+        set(Resource::Nproc, processes)?;
+    }
+    if let Some(descriptors) = jail.limits.descriptors {
+        set(Resource::Nofile, descriptors)?;
+    }
+    if let Some(disk) = jail.limits.disk {
+        set(Resource::Fsize, disk)?;
+    }
+    set(Resource::Memlock, 8 << 20)?;
+    set(Resource::Msgqueue, 819_200)?;
+    set(Resource::Rtprio, 0)
+}
+
+/// Lowers a limit; one that is lower already stays.
+fn set(resource: Resource, value: u64) -> Result<(), Failure> {
+    let hard = getrlimit(resource).maximum.map_or(value, |maximum| maximum.min(value));
+    setrlimit(resource, Rlimit { current: Some(hard), maximum: Some(hard) })
+        .step(|| format!("set the limit {resource:?} to {hard}"))
+}
+
+/// What rlimits and the temporary file system enforce of what was asked for, beside any cgroup.
+pub(crate) fn without_cgroup(jail: &Jail) -> Vec<InForce> {
+    let mut list = Vec::new();
+    if jail.limits.processes.is_some() {
+        list.push(match jail.isolation {
+            Isolation::Namespaces => InForce::by("processes", "rlimit")
+                .note("counted in the sandbox's own user namespace, from Linux 5.14 on"),
+            Isolation::Landlock => {
+                InForce::by("processes", "rlimit").note("counts all processes of this user, not only the sandbox's")
+            }
+        });
+    }
+    if jail.limits.descriptors.is_some() {
+        list.push(InForce::by("descriptors", "rlimit"));
+    }
+    if jail.limits.disk.is_some() {
+        let temporary = jail.workspace.is_none() && jail.isolation == Isolation::Namespaces;
+        list.push(match temporary {
+            true => InForce::by("disk", "tmpfs").note("the workspace and everything temporary together"),
+            false => InForce::by("disk", "rlimit")
+                .note("each file in the workspace, not their sum; everything temporary together by tmpfs"),
+        });
+    }
+    list
+}

@@ -1,0 +1,184 @@
+//! System calls that rustix does not have, each behind a safe face where one is possible.
+#![allow(unsafe_code)]
+
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+fn check(result: libc::c_long) -> io::Result<libc::c_long> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Which side of a clone this is.
+pub(crate) enum Cloned {
+    Parent { pid: rustix::process::Pid, pidfd: OwnedFd },
+    Child,
+}
+
+/// Forks into new namespaces.
+///
+/// # Safety
+/// As for fork: the process must have one thread, or the child may only make system calls. The
+/// child must end by [`exit`], never by returning into the caller's code.
+pub(crate) unsafe fn clone(namespaces: c_int) -> io::Result<Cloned> {
+    let flags = (namespaces | libc::CLONE_PIDFD | libc::SIGCHLD) as libc::c_ulong;
+    let mut pidfd: RawFd = -1;
+    let none: libc::c_ulong = 0;
+    // `clone`, not `clone3`: every flag used here fits, and container engines answer ENOSYS to the
+    // latter. The first three arguments come in the same order on x86_64 and aarch64.
+    // SAFETY: a null stack makes the child go on with a copy of ours, as fork does; `pidfd` lives
+    // until the call returns.
+    let pid = check(unsafe { libc::syscall(libc::SYS_clone, flags, none, &raw mut pidfd, none, none) })?;
+    if pid == 0 {
+        return Ok(Cloned::Child);
+    }
+    // SAFETY: the kernel has just made this descriptor for us.
+    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+    let pid = rustix::process::Pid::from_raw(pid as i32).ok_or_else(|| io::Error::other("the kernel gave pid 0"))?;
+    Ok(Cloned::Parent { pid, pidfd })
+}
+
+/// Ends this process at once: no destructors, no buffers flushed twice.
+pub(crate) fn exit(code: c_int) -> ! {
+    // SAFETY: `_exit` may be called at any time.
+    unsafe { libc::_exit(code) }
+}
+
+/// What `mount_setattr` sets; the layout is the kernel's `struct mount_attr`.
+#[repr(C)]
+#[derive(Default, Clone, Copy)]
+pub(crate) struct MountAttr {
+    pub(crate) set: u64,
+    pub(crate) clear: u64,
+    pub(crate) propagation: u64,
+    pub(crate) userns: u64,
+}
+
+pub(crate) const RDONLY: u64 = 0x1;
+pub(crate) const NOSUID: u64 = 0x2;
+pub(crate) const NODEV: u64 = 0x4;
+pub(crate) const NOEXEC: u64 = 0x8;
+pub(crate) const IDMAP: u64 = 0x10_0000;
+
+/// Changes the mount that `mount` is the root of, and with `recursive` all below it.
+pub(crate) fn mount_setattr(mount: BorrowedFd<'_>, recursive: bool, attr: MountAttr) -> io::Result<()> {
+    const AT_RECURSIVE: c_int = 0x8000;
+    let flags = libc::AT_EMPTY_PATH | if recursive { AT_RECURSIVE } else { 0 };
+    // SAFETY: the path is a C string, the structure lives through the call and its size is given.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            &raw const attr,
+            size_of::<MountAttr>(),
+        )
+    })?;
+    Ok(())
+}
+
+/// Closes every descriptor but the kept ones, which must be sorted.
+pub(crate) fn close_all_but(keep: &[RawFd]) -> io::Result<()> {
+    let mut first: u32 = 0;
+    for &fd in keep {
+        let fd = fd as u32;
+        if fd > first {
+            close_range(first, fd - 1)?;
+        }
+        first = fd + 1;
+    }
+    close_range(first, u32::MAX)
+}
+
+fn close_range(first: u32, last: u32) -> io::Result<()> {
+    // SAFETY: the caller runs in a process that ends without using any of the closed descriptors.
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) })?;
+    Ok(())
+}
+
+/// Every signal back to its default, none blocked: handlers of the caller have no place inside.
+pub(crate) fn reset_signals() -> io::Result<()> {
+    for signal in 1..=64 {
+        if signal == libc::SIGKILL || signal == libc::SIGSTOP {
+            continue;
+        }
+        // The call is made directly: libc hides its two internal signals, and a handler there would stay.
+        let action = [0_u64; 8];
+        // SAFETY: an all-zero `sigaction` of the kernel (32 bytes at most here) is SIG_DFL.
+        check(unsafe {
+            libc::syscall(libc::SYS_rt_sigaction, signal, action.as_ptr(), std::ptr::null_mut::<u8>(), 8_usize)
+        })?;
+    }
+    let none: u64 = 0;
+    // SAFETY: the mask is eight bytes, as said.
+    check(unsafe {
+        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const none, std::ptr::null_mut::<u8>(), 8_usize)
+    })?;
+    Ok(())
+}
+
+/// Leaves the keyring of the caller's session for an empty one.
+pub(crate) fn join_new_keyring() -> io::Result<()> {
+    const JOIN_SESSION_KEYRING: c_int = 1;
+    // SAFETY: a null name asks for an anonymous keyring.
+    match check(unsafe { libc::syscall(libc::SYS_keyctl, JOIN_SESSION_KEYRING, std::ptr::null::<u8>()) }) {
+        Ok(_) => Ok(()),
+        // A kernel without keys has none to leak.
+        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Brings up the loopback of this network namespace.
+pub(crate) fn loopback_up() -> io::Result<()> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    // SAFETY: all-zero is a valid `ifreq`.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    request.ifr_name[0] = b'l' as libc::c_char;
+    request.ifr_name[1] = b'o' as libc::c_char;
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: the request is a valid `ifreq` that lives through the call.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) }.into())?;
+    Ok(())
+}
+
+/// Replaces the whole environment, and overwrites the memory in which the caller's arguments and
+/// environment came: `/proc/1/cmdline` is readable inside, and this process does not exec.
+pub(crate) fn replace_environment(environment: &[(&str, String)]) -> io::Result<()> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    // The name in the second field may contain anything, so count from its closing bracket.
+    let numbers = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
+    let field = |n: usize| numbers.split_ascii_whitespace().nth(n - 3).and_then(|f| f.parse::<usize>().ok());
+    let (Some(arg_start), Some(arg_end), Some(env_start), Some(env_end)) = (field(48), field(49), field(50), field(51))
+    else {
+        return Err(io::Error::other("/proc/self/stat has not the fields of Linux 3.5"));
+    };
+    // SAFETY: one thread runs here, so nobody reads the environment meanwhile. libc forgets the old
+    // strings before their memory is overwritten.
+    unsafe {
+        if libc::clearenv() != 0 {
+            return Err(io::Error::other("clearenv failed"));
+        }
+    }
+    for (start, end) in [(arg_start, arg_end), (env_start, env_end)] {
+        if start != 0 && end > start {
+            // SAFETY: the kernel says that this range of our stack holds the initial strings. Rust's
+            // `std::env::args` copies on use, and nothing in this process uses them from here on.
+            unsafe { std::ptr::write_bytes(start as *mut u8, 0, end - start) };
+        }
+    }
+    for (name, value) in environment {
+        // SAFETY: one thread runs here.
+        unsafe { std::env::set_var(name, value) };
+    }
+    Ok(())
+}
+
+/// Makes the present cgroups the roots that this process sees.
+pub(crate) fn unshare_cgroups() -> io::Result<()> {
+    // SAFETY: of all that can be unshared this changes nothing but a view; no descriptor, no memory.
+    check(unsafe { libc::unshare(libc::CLONE_NEWCGROUP) }.into())?;
+    Ok(())
+}
