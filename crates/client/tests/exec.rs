@@ -92,7 +92,8 @@ fn processes_in(daemon: &Daemon) -> Vec<i32> {
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .filter(|pid| {
-            std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(daemon.work())) && alive(*pid)
+            std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(daemon.work()))
+                && alive(*pid)
         })
         .collect()
 }
@@ -139,7 +140,8 @@ async fn an_id_runs_once() {
 #[tokio::test]
 async fn output_streams_while_the_command_runs() {
     let daemon = Daemon::start();
-    let mut exec = daemon.sandbox().spawn("echo one; while ! [ -e go ]; do sleep 0.01; done; echo two >&2").await.unwrap();
+    let mut exec =
+        daemon.sandbox().spawn("echo one; while ! [ -e go ]; do sleep 0.01; done; echo two >&2").await.unwrap();
     assert_eq!(exec.next().await.unwrap(), Some(Event::Output(Stream::Stdout, "one\n".into())));
     std::fs::write(daemon.work().join("go"), "").unwrap();
     assert_eq!(exec.next().await.unwrap(), Some(Event::Output(Stream::Stderr, "two\n".into())));

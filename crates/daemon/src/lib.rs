@@ -1,10 +1,11 @@
 //! podbayd: the small static daemon in every sandbox that does the work.
 //!
 //! [`serve`] answers operations on byte streams, [`connect`] bridges a pair of descriptors to the running daemon,
-//! [`shim`] looks after one command.
+//! [`shim`] looks after one command, [`supervise`] after one local sandbox.
 
 pub mod connect;
 pub mod exec;
 pub mod serve;
 pub mod shim;
+pub mod supervise;
 pub mod sys;

@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use podbayd::{connect, exec, serve, sys};
+use podbayd::{connect, exec, serve, supervise, sys};
 
 const HELP: &str = "\
 podbayd does the work in a Podbay sandbox. People use the `podbay` command; this one is started by it.
@@ -13,6 +14,9 @@ podbayd does the work in a Podbay sandbox. People use the `podbay` command; this
   podbayd serve --state DIR [--workdir DIR] [--listen ADDRESS:PORT]… [--socket-fd N] [--ready-fd N]
       Serves operations on the unix socket DIR/podbayd.sock, and on TCP when asked to. On TCP a client has to show the
       token in the environment variable PODBAY_TOKEN; without one, --allow-anyone has to be given.
+      It ends by itself --ttl SECONDS after its start, and when for --idle-ttl SECONDS nobody used it.
+  podbayd supervise --dir DIR
+      Looks after a local sandbox: DIR/spec.json says which.
   podbayd connect --state DIR [--workdir DIR]
       Bridges standard input and output to the running daemon, and starts it when there is none.
   podbayd --version
@@ -36,6 +40,9 @@ struct Arguments {
     listen: Vec<std::net::SocketAddr>,
     socket: Option<i32>,
     ready: Option<i32>,
+    ttl: Option<Duration>,
+    idle_ttl: Option<Duration>,
+    dir: Option<PathBuf>,
     allow_anyone: bool,
 }
 
@@ -56,6 +63,9 @@ impl Arguments {
             match flag.as_str() {
                 "--state" => arguments.state = Some(value.into()),
                 "--workdir" => arguments.workdir = Some(value.into()),
+                "--dir" => arguments.dir = Some(value.into()),
+                "--ttl" => arguments.ttl = Some(Duration::from_secs(seconds(&flag, text(value)?)?)),
+                "--idle-ttl" => arguments.idle_ttl = Some(Duration::from_secs(seconds(&flag, text(value)?)?)),
                 "--socket-fd" => arguments.socket = Some(number(value)?),
                 "--ready-fd" => arguments.ready = Some(number(value)?),
                 "--listen" => {
@@ -84,6 +94,10 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
         "connect" => connect::run(&arguments.state()?, arguments.workdir.as_deref())
             .map(|()| ExitCode::SUCCESS)
             .map_err(|error| error.to_string()),
+        "supervise" => {
+            let dir = arguments.dir.ok_or("--dir DIR is needed: the sandbox's directory")?;
+            supervise::run(&dir).map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string())
+        }
         // Not for people: a daemon whose zygote was killed starts another, with the socket as standard input.
         "zygote" => {
             let socket = inherited(0)?;
@@ -99,6 +113,10 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
         }
         other => Err(format!("there is no '{other}'; `podbayd --help` lists what there is")),
     }
+}
+
+fn seconds(flag: &str, value: String) -> Result<u64, String> {
+    value.parse().map_err(|_| format!("{flag} needs a number of seconds, not {value:?}"))
 }
 
 fn inherited(fd: i32) -> Result<OwnedFd, String> {
@@ -122,6 +140,8 @@ fn serve_options(arguments: &Arguments) -> Result<serve::Options, String> {
         socket: arguments.socket.map(inherited).transpose()?,
         listen: arguments.listen.clone(),
         token,
+        ttl: arguments.ttl,
+        idle_ttl: arguments.idle_ttl,
         ready: arguments.ready.map(inherited).transpose()?,
     })
 }

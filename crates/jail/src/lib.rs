@@ -14,6 +14,7 @@ mod privileges;
 mod probe;
 mod source;
 mod spawn;
+pub mod supervision;
 mod sys;
 mod tree;
 

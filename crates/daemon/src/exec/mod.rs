@@ -183,6 +183,12 @@ impl Execs {
         Log::open(dir.into()).map_err(|error| exec_io(id, "its log can't be read", &error))
     }
 
+    /// Whether anything of any command lives.
+    pub async fn any_running(&self) -> bool {
+        // Where commands can't be listed, nobody can say that they have ended.
+        self.list(true).await.map_or(true, |list| !list.is_empty())
+    }
+
     /// All commands, oldest first; optionally only those of which something lives.
     ///
     /// # Errors

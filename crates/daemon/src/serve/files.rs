@@ -51,7 +51,12 @@ fn can_write(dir: &Path) -> bool {
 }
 
 /// Serves an operation on files, if it is one.
-pub async fn serve<B>(daemon: &Arc<Daemon>, name: &str, id: Option<String>, mut body: Incoming<B>) -> Option<Result<Reply>>
+pub async fn serve<B>(
+    daemon: &Arc<Daemon>,
+    name: &str,
+    id: Option<String>,
+    mut body: Incoming<B>,
+) -> Option<Result<Reply>>
 where
     B: Body<Data = Bytes> + Unpin + Send + 'static,
     B::Error: std::fmt::Display,
@@ -75,7 +80,8 @@ where
             with(&head, |request| changed(daemon, name, id, edit(request))).await
         }
         Delete::NAME => {
-            with(&head, |request| changed(daemon, name, id, simple(move || files.delete(&request, &Cancel::new())))).await
+            with(&head, |request| changed(daemon, name, id, simple(move || files.delete(&request, &Cancel::new()))))
+                .await
         }
         Mkdir::NAME => with(&head, |request| changed(daemon, name, id, simple(move || files.mkdir(&request)))).await,
         Move::NAME => with(&head, |request| changed(daemon, name, id, simple(move || files.relocate(&request)))).await,
@@ -206,9 +212,12 @@ where
     });
     let cut = loop {
         match body.next().await {
-            Ok(Some(piece)) if sender.send(Some(piece)).await.is_ok() => {}
-            // The writer has failed and will say why.
-            Ok(Some(_)) => break None,
+            Ok(Some(piece)) => {
+                // A writer that takes no more has failed and will say why.
+                if sender.send(Some(piece)).await.is_err() {
+                    break None;
+                }
+            }
             Ok(None) => {
                 let _ = sender.send(None).await;
                 break None;

@@ -4,6 +4,7 @@ mod activity;
 mod connection;
 mod execs;
 mod files;
+mod lifetime;
 mod repeats;
 mod reply;
 mod routes;
@@ -48,6 +49,10 @@ pub struct Options {
     pub listen: Vec<SocketAddr>,
     /// What clients there have to show.
     pub token: Token,
+    /// Ends the daemon after this long, whatever happens.
+    pub ttl: Option<Duration>,
+    /// Ends it when for this long no request was under way and no command ran.
+    pub idle_ttl: Option<Duration>,
     /// Gets a byte once the daemon can be reached.
     pub ready: Option<OwnedFd>,
 }
@@ -59,6 +64,8 @@ pub enum Outcome {
     AlreadyRunning,
     /// It was told to end.
     Ended,
+    /// Its time was up, or nobody used it.
+    Expired,
 }
 
 /// What all requests share.
@@ -138,12 +145,13 @@ async fn serve(options: Options, state: &Path, socket: Option<OwnedFd>, forked: 
         // Whoever waited may have gone; that is no reason not to serve others.
         let _ = File::from(ready).write_all(b"!");
     }
+    let expired = lifetime::expired(daemon.clone(), options.ttl, options.idle_ttl);
     tokio::select! {
-        _ = ends.0.recv() => {}
-        _ = ends.1.recv() => {}
-        () = accept_unix(daemon, listener) => {}
+        _ = ends.0.recv() => Ok(Outcome::Ended),
+        _ = ends.1.recv() => Ok(Outcome::Ended),
+        () = accept_unix(daemon, listener) => Ok(Outcome::Ended),
+        () = expired => Ok(Outcome::Expired),
     }
-    Ok(Outcome::Ended)
 }
 
 /// The sandbox's working directory by convention, where there is one.

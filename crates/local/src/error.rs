@@ -1,0 +1,45 @@
+//! Why a local sandbox can't be had.
+
+use std::path::PathBuf;
+
+/// The result of an operation on local sandboxes.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a local sandbox can't be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file or directory of Podbay's can't be used.
+    #[error("{}: {what}: {source}", path.display())]
+    Home {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+
+    /// The sandbox couldn't be made.
+    #[error("the sandbox can't be made: {0}")]
+    Create(String),
+
+    /// This build has no podbayd for this machine.
+    #[error("this build of Podbay has no podbayd for {0}; build it on such a machine, or set PODBAY_DAEMON_DIR")]
+    NoDaemon(&'static str),
+
+    /// A name that can't be a sandbox's.
+    #[error("{0:?} can't name a sandbox: use 1 to 63 letters, digits or '-', beginning with a letter or digit")]
+    BadName(String),
+
+    /// There is no sandbox of that name.
+    #[error("there is no sandbox {0:?} on this machine; 'podbay list' shows those that are")]
+    SandboxNotFound(String),
+}
+
+impl Error {
+    pub(crate) fn home(path: impl Into<PathBuf>, what: &'static str) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Home { path, what, source }
+    }
+}

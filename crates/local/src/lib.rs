@@ -1,0 +1,15 @@
+//! Sandboxes on this machine: Linux namespaces, no cluster.
+//!
+//! A sandbox is a directory below the [home](Home), a supervisor process, and behind it podbayd in a jail of its own. The
+//! directory is made whole elsewhere and put into its place by one rename, so that of two creators of one name one wins and
+//! the other finds the winner's.
+#![cfg(target_os = "linux")]
+
+mod create;
+mod error;
+mod home;
+
+pub use create::{Local, LocalSandbox, Options};
+pub use error::{Error, Result};
+pub use home::Home;
+pub use podbay_jail::{Isolation, Limits, Mount, Network};
