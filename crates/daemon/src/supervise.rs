@@ -67,7 +67,6 @@ fn start(dir: &Path, listener: &OwnedFd) -> Result<(Spec, Jailed), String> {
     let path = dir.join(SPEC);
     let json = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let spec: Spec = serde_json::from_slice(&json).map_err(|error| format!("{}: {error}", path.display()))?;
-    let socket = listener.try_clone().map_err(|error| error.to_string())?;
     let options = serve::Options {
         state: STATE.into(),
         workdir: Some(WORKSPACE.into()),
@@ -75,12 +74,13 @@ fn start(dir: &Path, listener: &OwnedFd) -> Result<(Spec, Jailed), String> {
         idle_ttl: spec.idle_ttl.map(Duration::from_secs),
         ..serve::Options::default()
     };
-    let keep = socket.try_clone().map_err(|error| error.to_string())?;
-    let jailed = podbay_jail::spawn(&spec.jail, &[keep.as_fd()], move || {
-        match serve::run(serve::Options { socket: Some(socket), ..options }) {
-            Ok(_) => 0,
-            Err(_) => 1,
-        }
+    let socket = listener.as_fd();
+    let jailed = podbay_jail::spawn(&spec.jail, &[socket], move || {
+        let served = socket.try_clone_to_owned().and_then(|socket| {
+            let options = serve::Options { socket: Some(socket), ..options };
+            serve::run(options)
+        });
+        if served.is_ok() { 0 } else { 1 }
     })
     .map_err(|error| error.to_string())?;
     Ok((spec, jailed))
