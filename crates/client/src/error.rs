@@ -42,6 +42,14 @@ pub enum Error {
         reason: String,
     },
 
+    /// There is no such sandbox.
+    #[error("there is no sandbox {0:?}; 'podbay list' shows those that are")]
+    SandboxNotFound(String),
+
+    /// A sandbox can't be made, found or removed.
+    #[error("{0}")]
+    Provider(#[source] Box<dyn std::error::Error + Send + Sync>),
+
     /// A file on this side can't be read or written.
     #[error("'{path}' on this machine: {source}")]
     Local {

@@ -8,6 +8,7 @@ mod channel;
 mod connection;
 mod error;
 mod exec;
+pub mod provider;
 mod session;
 
 pub use channel::{ByteStream, Channel, Opening, TcpChannel, UnixChannel};
