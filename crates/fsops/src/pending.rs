@@ -114,6 +114,9 @@ impl Target {
             let message = "a mode has at most the bits 07777";
             return Err(Error::at(ErrorCode::InvalidArgument, &place.asked, message));
         }
+        if place.names_dir {
+            return Err(place.fault(Errno::ISDIR));
+        }
         place.make_parents()?;
         let old = match lstat(&place.dir, &name) {
             Ok(_) if create_only => return Err(place.fault(Errno::EXIST)),
