@@ -89,7 +89,10 @@ fn round(files: &Files, scope: &Scope) -> Vec<Option<Vec<u8>>> {
     let mut outcomes = Vec::new();
     for path in ["d/f", "d/e/f"] {
         let request = Read { scope: scope.clone(), ..Read::new(path) };
-        outcomes.push(files.read(&request).ok().map(|(_, content)| content.into_bytes().unwrap()));
+        // Often, for the moment between looking and opening is short.
+        for _ in 0..400 {
+            outcomes.push(files.read(&request).ok().map(|(_, content)| content.into_bytes().unwrap()));
+        }
         let request = Write { scope: scope.clone(), ..Write::new(path) };
         let written = files.start_write(&request).and_then(|mut pending| {
             pending.write(b"inside")?;
