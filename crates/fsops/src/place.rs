@@ -79,7 +79,7 @@ struct Root {
 impl Files {
     /// Makes a scope ready.
     pub(crate) fn view(&self, scope: &Scope) -> Result<View<'_>> {
-        View::new(&self.settings, scope)
+        View::new(&self.shared.settings, scope)
     }
 }
 

@@ -52,6 +52,11 @@ impl Temporary {
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT | Errno::NOSYS) => {}
             Err(error) => return Err(error),
         }
+        Self::named(dir, mode)
+    }
+
+    /// Begins a file that has a name of its own meanwhile.
+    fn named(dir: OwnedFd, mode: Mode) -> rustix::io::Result<Self> {
         let name = temporary_name()?;
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&dir, &name[..], flags, mode)?;
@@ -131,6 +136,39 @@ pub(crate) fn rename_new(from_dir: impl AsFd, from: &[u8], to_dir: impl AsFd, to
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Both kinds of temporary files: with and without a name of their own.
+    fn both(dir: &std::path::Path) -> [Temporary; 2] {
+        let open = || rustix::fs::open(dir, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        let named = Temporary::named(open(), Mode::RUSR | Mode::WUSR).unwrap();
+        [Temporary::in_dir(open(), 0o600).unwrap(), named]
+    }
+
+    #[test]
+    fn a_file_takes_its_name_at_the_end_or_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let names = || {
+            let names = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+            names.filter(|name| !is_temporary(name.as_encoded_bytes())).collect::<Vec<_>>()
+        };
+        drop(both(dir.path()));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        for temporary in both(dir.path()) {
+            assert!(names().is_empty());
+            temporary.name(b"f", false).unwrap();
+            assert_eq!(names(), ["f"]);
+            for again in both(dir.path()) {
+                assert_eq!(again.name(b"f", false), Err(Errno::EXIST));
+            }
+            for mut again in both(dir.path()) {
+                std::io::Write::write_all(&mut again.file, b"x").unwrap();
+                again.name(b"f", true).unwrap();
+                assert_eq!(std::fs::read(dir.path().join("f")).unwrap(), b"x");
+            }
+            std::fs::remove_file(dir.path().join("f")).unwrap();
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
 
     #[test]
     fn temporary_names_are_known_again() {
