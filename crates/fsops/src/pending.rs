@@ -129,8 +129,7 @@ impl Target {
             Some(stat) => {
                 expect_file(&place, stat)?;
                 // Renaming asks only the directory, but a file that its user made read-only is meant to stay.
-                rustix::fs::accessat(&place.dir, &name[..], Permission::WRITE_OK, AtFlags::EACCESS)
-                    .map_err(|error| place.fault(error))?;
+                writable(&place, &name).map_err(|error| place.fault(error))?;
                 beside(&place, stat).map_err(|error| place.fault(error))?
             }
         };
@@ -191,6 +190,17 @@ impl Target {
         };
         let stat = overwrite(&place, &mut source, wanted_mode)?;
         Ok(Done { stat, created: false, in_place: true })
+    }
+}
+
+/// Whether this process may write to a file.
+fn writable(place: &Place, name: &[u8]) -> rustix::io::Result<()> {
+    match rustix::fs::accessat(&place.dir, name, Permission::WRITE_OK, AtFlags::EACCESS) {
+        // Older kernels can only ask for the real user, who is the effective one here.
+        Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => {
+            rustix::fs::accessat(&place.dir, name, Permission::WRITE_OK, AtFlags::empty())
+        }
+        answer => answer,
     }
 }
 

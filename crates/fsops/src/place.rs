@@ -50,7 +50,7 @@ pub(crate) struct Place {
     pub(crate) dir: OwnedFd,
     /// Directories that are missing between it and the name.
     pub(crate) missing: Names,
-    /// The name. None when the path ends at the directory itself: `/`, or a final `..`.
+    /// The name. None when the path ends at the directory itself: `/`, `.`, or a final `..`.
     pub(crate) name: Option<Vec<u8>>,
     /// The path ends with a slash, so that it can only mean a directory. If something is there, it is one.
     pub(crate) names_dir: bool,
@@ -224,7 +224,9 @@ impl<'a> View<'a> {
         match &self.root {
             None => Ok(open_plain(&absolute(path))?),
             Some(root) => {
-                let relative = if path.is_empty() { b".".to_vec() } else { path.join(&b'/') };
+                // The dot at the end matters where there is no openat2: there a link in the last place, opened only as a
+                // path, would not be followed.
+                let relative = [&path.join(&b'/')[..], if path.is_empty() { b"." } else { b"/." }].concat();
                 let mut options = OpenOptions::new();
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 options.read(true).custom_flags(flags.bits().cast_signed());
@@ -237,9 +239,11 @@ impl<'a> View<'a> {
     pub(crate) fn place(&self, path: &RawPath, way: Way) -> Result<Place> {
         let (mut path_names, shown) = self.address(path)?;
         let mut names_dir = ends_as_dir(path.as_bytes());
+        // `.` is the working directory and no name in the one above it: `rm -r .` is refused everywhere.
+        let bare = names(path.as_bytes()).is_empty();
         for _ in 0..=MAX_LINKS {
             let name = match path_names.last() {
-                Some(last) if last != b".." => last.clone(),
+                Some(last) if last != b".." && !bare => last.clone(),
                 _ => {
                     let dir = self.open_dir(&path_names).map_err(|error| fault(path, error))?;
                     return Ok(Place { dir, missing: Vec::new(), name: None, names_dir, asked: path.clone(), shown });
@@ -403,7 +407,7 @@ impl Place {
     pub(crate) fn name(&self) -> Result<&[u8]> {
         self.name.as_deref().ok_or_else(|| {
             let message =
-                "stands for a directory without a name of its own ('/', or a final '..'), which can't be used here";
+                "stands for a directory without a name of its own ('/', '.', or a final '..'), which can't be used here";
             Error::at(ErrorCode::InvalidPath, &self.asked, message)
         })
     }

@@ -1,9 +1,10 @@
 //! A file that isn't there yet: it takes its name at the end, at one stroke.
 
 use std::fs::File;
+use std::io::Seek;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use rustix::fs::{AtFlags, CWD, MemfdFlags, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, CWD, Gid, MemfdFlags, Mode, OFlags, RenameFlags, Uid};
 use rustix::io::Errno;
 
 /// Begins the names of temporary files.
@@ -66,17 +67,12 @@ impl Temporary {
     /// Gives the file its name. With `replace`, whatever has that name now goes.
     pub(crate) fn name(mut self, name: &[u8], replace: bool) -> rustix::io::Result<()> {
         if self.name.is_none() {
-            if !replace {
-                return self.link(name);
-            }
-            // A link can't replace, so it gets a name of its own first.
             match self.link(name) {
-                Err(Errno::EXIST) => {}
-                done => return done,
+                Ok(()) => return Ok(()),
+                Err(Errno::EXIST) if !replace => return Err(Errno::EXIST),
+                // A link can't replace, so the file gets a name of its own first.
+                Err(_) => self.take_name()?,
             }
-            let own = temporary_name()?;
-            self.link(&own)?;
-            self.name = Some(own);
         }
         let Some(own) = &self.name else { return Err(Errno::NOENT) };
         if replace {
@@ -85,6 +81,27 @@ impl Temporary {
             rename_new(&self.dir, own, &self.dir, name)?;
         }
         self.name = None;
+        Ok(())
+    }
+
+    /// Gives the file a name of its own.
+    fn take_name(&mut self) -> rustix::io::Result<()> {
+        let own = temporary_name()?;
+        if self.link(&own).is_ok() {
+            self.name = Some(own);
+            return Ok(());
+        }
+        // Some kernels and sandboxes make files without a name and then don't let them have one.
+        let dir = self.dir.try_clone().map_err(|_| Errno::MFILE)?;
+        let mut copy = Self::named(dir, Mode::RUSR | Mode::WUSR)?;
+        let copied = self.file.rewind().and_then(|()| std::io::copy(&mut self.file, &mut copy.file));
+        copied.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        let (old, new) = (rustix::fs::fstat(&self.file)?, rustix::fs::fstat(&copy.file)?);
+        if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid) {
+            rustix::fs::fchown(&copy.file, Some(Uid::from_raw(old.st_uid)), Some(Gid::from_raw(old.st_gid)))?;
+        }
+        rustix::fs::fchmod(&copy.file, Mode::from_raw_mode(old.st_mode & 0o7777))?;
+        *self = copy;
         Ok(())
     }
 

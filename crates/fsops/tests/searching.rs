@@ -1,4 +1,5 @@
 //! Finding files and text.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 
@@ -168,8 +169,8 @@ fn what_can_t_be_read_is_said() {
     desk.put("open/f", "needle");
     desk.put("closed/f", "needle");
     desk.put("open/secret", "needle");
-    std::fs::set_permissions(desk.path("closed"), PermissionsExt::from_mode(0)).unwrap();
-    std::fs::set_permissions(desk.path("open/secret"), PermissionsExt::from_mode(0)).unwrap();
+    std::fs::set_permissions(desk.path("closed"), PermissionsExt::from_mode(0o000)).unwrap();
+    std::fs::set_permissions(desk.path("open/secret"), PermissionsExt::from_mode(0o000)).unwrap();
     as_ordinary_user(&desk, || {
         let output = desk.files.glob(&Glob::new("*"), &Cancel::new()).unwrap();
         let partial = output.partial.clone().unwrap();

@@ -1,4 +1,5 @@
 //! Writing and editing.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

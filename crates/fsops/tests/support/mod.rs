@@ -1,5 +1,5 @@
 //! A directory to work in, and short forms of the requests.
-#![allow(dead_code, missing_docs, unreachable_pub)]
+#![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
