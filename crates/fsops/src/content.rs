@@ -1,7 +1,7 @@
 //! The bytes that belong to a result.
 
 use std::fs::File;
-use std::io::{self, Read, Take};
+use std::io::{self, Cursor, Read, Take};
 
 /// The bytes that belong to a result: in memory, or still in their file.
 #[derive(Debug)]
@@ -18,6 +18,14 @@ impl Content {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::File(file) => file.limit(),
+        }
+    }
+
+    /// A reader of it, to send it piece by piece.
+    pub fn into_reader(self) -> Box<dyn Read + Send> {
+        match self {
+            Self::Bytes(bytes) => Box::new(Cursor::new(bytes)),
+            Self::File(file) => Box::new(file),
         }
     }
 

@@ -22,7 +22,7 @@ mod temporary;
 mod walk;
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use budget::Cancel;
 pub use content::Content;
@@ -45,9 +45,14 @@ impl Default for Settings {
     }
 }
 
-/// The file operations. One for the whole daemon.
-#[derive(Debug)]
+/// The file operations. One for the whole daemon; clones are the same one.
+#[derive(Debug, Clone)]
 pub struct Files {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
     settings: Settings,
     /// Operations that read a file and then replace it take the lock of their file's stripe, so that two of them never
     /// undo each other.
@@ -57,12 +62,13 @@ pub struct Files {
 impl Files {
     /// File operations with these settings.
     pub fn new(settings: Settings) -> Self {
-        Self { settings, stripes: std::array::from_fn(|_| Mutex::new(())) }
+        Self { shared: Arc::new(Shared { settings, stripes: std::array::from_fn(|_| Mutex::new(())) }) }
     }
 
-    /// Waits until nobody else in this process replaces the file `name` in the directory that `key` stands for.
+    /// Waits until nobody else in this process replaces the file that `key` stands for.
     fn lock(&self, key: u64) -> MutexGuard<'_, ()> {
-        let stripe = &self.stripes[(key % self.stripes.len() as u64) as usize];
+        let stripes = &self.shared.stripes;
+        let stripe = &stripes[(key % stripes.len() as u64) as usize];
         // The lock guards no data, so a panic elsewhere has left nothing broken.
         stripe.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -18,8 +18,8 @@ use crate::temporary::{Temporary, spool};
 /// A write under way. Nothing is visible until [`commit`](Self::commit); dropped before that, it leaves nothing behind
 /// but the directories that were made for it.
 #[derive(Debug)]
-pub struct PendingWrite<'a> {
-    files: &'a Files,
+pub struct PendingWrite {
+    files: Files,
     target: Target,
     length: Option<u64>,
     written: u64,
@@ -30,16 +30,16 @@ impl Files {
     ///
     /// # Errors
     /// When the path can't be written to: then no byte needs to be sent.
-    pub fn start_write(&self, request: &Write) -> Result<PendingWrite<'_>> {
+    pub fn start_write(&self, request: &Write) -> Result<PendingWrite> {
         let view = self.view(&request.scope)?;
         let way = Way { follow: !request.create_only, parents: request.parents };
         let place = view.allowed(&request.path, way, Access::Change)?;
         let target = Target::new(place, request.create_only, request.mode)?;
-        Ok(PendingWrite { files: self, target, length: request.length, written: 0 })
+        Ok(PendingWrite { files: self.clone(), target, length: request.length, written: 0 })
     }
 }
 
-impl PendingWrite<'_> {
+impl PendingWrite {
     /// Takes the next bytes.
     ///
     /// # Errors
@@ -114,6 +114,9 @@ impl Target {
             let message = "a mode has at most the bits 07777";
             return Err(Error::at(ErrorCode::InvalidArgument, &place.asked, message));
         }
+        if place.names_dir {
+            return Err(place.fault(Errno::ISDIR));
+        }
         place.make_parents()?;
         let old = match lstat(&place.dir, &name) {
             Ok(_) if create_only => return Err(place.fault(Errno::EXIST)),
@@ -126,8 +129,7 @@ impl Target {
             Some(stat) => {
                 expect_file(&place, stat)?;
                 // Renaming asks only the directory, but a file that its user made read-only is meant to stay.
-                rustix::fs::accessat(&place.dir, &name[..], Permission::WRITE_OK, AtFlags::EACCESS)
-                    .map_err(|error| place.fault(error))?;
+                writable(&place, &name).map_err(|error| place.fault(error))?;
                 beside(&place, stat).map_err(|error| place.fault(error))?
             }
         };
@@ -191,6 +193,17 @@ impl Target {
     }
 }
 
+/// Whether this process may write to a file.
+fn writable(place: &Place, name: &[u8]) -> rustix::io::Result<()> {
+    match rustix::fs::accessat(&place.dir, name, Permission::WRITE_OK, AtFlags::EACCESS) {
+        // Older kernels can only ask for the real user, who is the effective one here.
+        Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => {
+            rustix::fs::accessat(&place.dir, name, Permission::WRITE_OK, AtFlags::empty())
+        }
+        answer => answer,
+    }
+}
+
 /// Where the bytes that replace the file `old` wait.
 fn beside(place: &Place, old: &Stat) -> rustix::io::Result<Waiting> {
     let dir = rustix::fs::fstat(&place.dir)?;
@@ -236,4 +249,55 @@ fn overwrite(place: &Place, source: &mut File, wanted_mode: Option<u32>) -> Resu
         Ok(rustix::fs::fstat(&target)?)
     })();
     copied.map_err(|error| place.fault(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Settings;
+
+    /// A target for `f` in a new directory, and what `f` was when it was made.
+    fn target(content: &str) -> (tempfile::TempDir, Target, Identity) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        std::fs::write(&path, content).unwrap();
+        let files = Files::new(Settings { workdir: dir.path().to_owned(), ..Settings::default() });
+        let view = files.view(&podbay_proto::files::Scope::default()).unwrap();
+        let place = view.allowed(&"f".into(), Way { follow: true, parents: true }, Access::Change).unwrap();
+        let identity = Identity::from(&place.stat().unwrap());
+        let mut target = Target::new(place, false, None).unwrap();
+        target.write(b"new").unwrap();
+        (dir, target, identity)
+    }
+
+    #[test]
+    fn a_file_that_someone_else_changed_is_left_as_it_is() {
+        type Change = fn(&std::path::Path);
+        let changes: [(Change, Option<&str>); 4] = [
+            (|path| std::fs::write(path, "theirs").unwrap(), Some("theirs")),
+            // The same size, and another file of the same name.
+            (|path| std::fs::write(path, "dlo").unwrap(), Some("dlo")),
+            (
+                |path| {
+                    std::fs::write(path.with_extension("x"), "old").unwrap();
+                    std::fs::rename(path.with_extension("x"), path).unwrap();
+                },
+                Some("old"),
+            ),
+            (|path| std::fs::remove_file(path).unwrap(), None),
+        ];
+        for (change, left) in changes {
+            let (dir, target, identity) = target("old");
+            // Time stamps have the resolution of the kernel's clock tick.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            let path = dir.path().join("f");
+            change(&path);
+            assert_eq!(target.commit(Some(identity)).err().map(|error| error.code), Some(ErrorCode::Conflict));
+            assert_eq!(std::fs::read_to_string(&path).ok().as_deref(), left);
+            assert!(std::fs::read_dir(dir.path()).unwrap().count() <= 1, "nothing is left behind");
+        }
+        let (dir, target, identity) = target("old");
+        assert!(target.commit(Some(identity)).is_ok());
+        assert_eq!(std::fs::read_to_string(dir.path().join("f")).unwrap(), "new");
+    }
 }

@@ -7,13 +7,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
-use podbay_proto::files::Scope;
+use podbay_proto::files::{Kind, Scope};
 use podbay_proto::{Error, ErrorCode, RawPath, Result};
 use rustix::fs::{CWD, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::fault::{code, fault};
-use crate::identity::{lstat, same_file};
+use crate::identity::{kind_of, lstat, same_file};
 use crate::rules::{Names, Rules, absolute, names};
 use crate::{Files, Settings};
 
@@ -50,8 +50,10 @@ pub(crate) struct Place {
     pub(crate) dir: OwnedFd,
     /// Directories that are missing between it and the name.
     pub(crate) missing: Names,
-    /// The name. None when the path ends at the directory itself: `/`, or a final `..`.
+    /// The name. None when the path ends at the directory itself: `/`, `.`, or a final `..`.
     pub(crate) name: Option<Vec<u8>>,
+    /// The path ends with a slash, so that it can only mean a directory. If something is there, it is one.
+    pub(crate) names_dir: bool,
     /// The path as the caller wrote it, for errors.
     pub(crate) asked: RawPath,
     /// The path as results name it: absolute, in the caller's view.
@@ -77,7 +79,7 @@ struct Root {
 impl Files {
     /// Makes a scope ready.
     pub(crate) fn view(&self, scope: &Scope) -> Result<View<'_>> {
-        View::new(&self.settings, scope)
+        View::new(&self.shared.settings, scope)
     }
 }
 
@@ -222,7 +224,9 @@ impl<'a> View<'a> {
         match &self.root {
             None => Ok(open_plain(&absolute(path))?),
             Some(root) => {
-                let relative = if path.is_empty() { b".".to_vec() } else { path.join(&b'/') };
+                // The dot at the end matters where there is no openat2: there a link in the last place, opened only as a
+                // path, would not be followed.
+                let relative = [&path.join(&b'/')[..], if path.is_empty() { b"." } else { b"/." }].concat();
                 let mut options = OpenOptions::new();
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 options.read(true).custom_flags(flags.bits().cast_signed());
@@ -234,12 +238,15 @@ impl<'a> View<'a> {
     /// Follows a path to its place. No rule is applied yet.
     pub(crate) fn place(&self, path: &RawPath, way: Way) -> Result<Place> {
         let (mut path_names, shown) = self.address(path)?;
+        let mut names_dir = ends_as_dir(path.as_bytes());
+        // `.` is the working directory and no name in the one above it: `rm -r .` is refused everywhere.
+        let bare = names(path.as_bytes()).is_empty();
         for _ in 0..=MAX_LINKS {
             let name = match path_names.last() {
-                Some(last) if last != b".." => last.clone(),
+                Some(last) if last != b".." && !bare => last.clone(),
                 _ => {
                     let dir = self.open_dir(&path_names).map_err(|error| fault(path, error))?;
-                    return Ok(Place { dir, missing: Vec::new(), name: None, asked: path.clone(), shown });
+                    return Ok(Place { dir, missing: Vec::new(), name: None, names_dir, asked: path.clone(), shown });
                 }
             };
             let parent = &path_names[..path_names.len() - 1];
@@ -254,6 +261,7 @@ impl<'a> View<'a> {
                             return Err(Error::at(ErrorCode::EscapesRoot, path, message));
                         }
                         next.extend(names(&target));
+                        names_dir |= ends_as_dir(&target);
                         path_names = next;
                         continue;
                     }
@@ -262,7 +270,10 @@ impl<'a> View<'a> {
                     Err(error) => return Err(fault(path, error)),
                 }
             }
-            return Ok(Place { dir, missing, name: Some(name), asked: path.clone(), shown });
+            if names_dir && missing.is_empty() && lstat(&dir, &name).is_ok_and(|stat| kind_of(&stat) != Kind::Dir) {
+                return Err(fault(path, Errno::NOTDIR));
+            }
+            return Ok(Place { dir, missing, name: Some(name), names_dir, asked: path.clone(), shown });
         }
         Err(fault(path, Errno::LOOP))
     }
@@ -396,7 +407,7 @@ impl Place {
     pub(crate) fn name(&self) -> Result<&[u8]> {
         self.name.as_deref().ok_or_else(|| {
             let message =
-                "stands for a directory without a name of its own ('/', or a final '..'), which can't be used here";
+                "stands for a directory without a name of its own ('/', '.', or a final '..'), which can't be used here";
             Error::at(ErrorCode::InvalidPath, &self.asked, message)
         })
     }
@@ -495,6 +506,11 @@ fn absolute_names(path: &RawPath) -> Result<Names> {
             Err(Error::at(ErrorCode::InvalidArgument, path, message))
         }
     }
+}
+
+/// Whether a path can only mean a directory, by the way it ends.
+fn ends_as_dir(path: &[u8]) -> bool {
+    path == b"." || path.ends_with(b"/") || path.ends_with(b"/.")
 }
 
 /// The real path of an open directory, as bytes.

@@ -1,9 +1,10 @@
 //! A file that isn't there yet: it takes its name at the end, at one stroke.
 
 use std::fs::File;
+use std::io::Seek;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use rustix::fs::{AtFlags, CWD, MemfdFlags, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, CWD, Gid, MemfdFlags, Mode, OFlags, RenameFlags, Uid};
 use rustix::io::Errno;
 
 /// Begins the names of temporary files.
@@ -52,6 +53,11 @@ impl Temporary {
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT | Errno::NOSYS) => {}
             Err(error) => return Err(error),
         }
+        Self::named(dir, mode)
+    }
+
+    /// Begins a file that has a name of its own meanwhile.
+    fn named(dir: OwnedFd, mode: Mode) -> rustix::io::Result<Self> {
         let name = temporary_name()?;
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&dir, &name[..], flags, mode)?;
@@ -61,17 +67,12 @@ impl Temporary {
     /// Gives the file its name. With `replace`, whatever has that name now goes.
     pub(crate) fn name(mut self, name: &[u8], replace: bool) -> rustix::io::Result<()> {
         if self.name.is_none() {
-            if !replace {
-                return self.link(name);
-            }
-            // A link can't replace, so it gets a name of its own first.
             match self.link(name) {
-                Err(Errno::EXIST) => {}
-                done => return done,
+                Ok(()) => return Ok(()),
+                Err(Errno::EXIST) if !replace => return Err(Errno::EXIST),
+                // A link can't replace, so the file gets a name of its own first.
+                Err(_) => self.take_name()?,
             }
-            let own = temporary_name()?;
-            self.link(&own)?;
-            self.name = Some(own);
         }
         let Some(own) = &self.name else { return Err(Errno::NOENT) };
         if replace {
@@ -80,6 +81,27 @@ impl Temporary {
             rename_new(&self.dir, own, &self.dir, name)?;
         }
         self.name = None;
+        Ok(())
+    }
+
+    /// Gives the file a name of its own.
+    fn take_name(&mut self) -> rustix::io::Result<()> {
+        let own = temporary_name()?;
+        if self.link(&own).is_ok() {
+            self.name = Some(own);
+            return Ok(());
+        }
+        // Some kernels and sandboxes make files without a name and then don't let them have one.
+        let dir = self.dir.try_clone().map_err(|_| Errno::MFILE)?;
+        let mut copy = Self::named(dir, Mode::RUSR | Mode::WUSR)?;
+        let copied = self.file.rewind().and_then(|()| std::io::copy(&mut self.file, &mut copy.file));
+        copied.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        let (old, new) = (rustix::fs::fstat(&self.file)?, rustix::fs::fstat(&copy.file)?);
+        if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid) {
+            rustix::fs::fchown(&copy.file, Some(Uid::from_raw(old.st_uid)), Some(Gid::from_raw(old.st_gid)))?;
+        }
+        rustix::fs::fchmod(&copy.file, Mode::from_raw_mode(old.st_mode & 0o7777))?;
+        *self = copy;
         Ok(())
     }
 
@@ -131,6 +153,39 @@ pub(crate) fn rename_new(from_dir: impl AsFd, from: &[u8], to_dir: impl AsFd, to
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Both kinds of temporary files: with and without a name of their own.
+    fn both(dir: &std::path::Path) -> [Temporary; 2] {
+        let open = || rustix::fs::open(dir, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        let named = Temporary::named(open(), Mode::RUSR | Mode::WUSR).unwrap();
+        [Temporary::in_dir(open(), 0o600).unwrap(), named]
+    }
+
+    #[test]
+    fn a_file_takes_its_name_at_the_end_or_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let names = || {
+            let names = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+            names.filter(|name| !is_temporary(name.as_encoded_bytes())).collect::<Vec<_>>()
+        };
+        drop(both(dir.path()));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        for temporary in both(dir.path()) {
+            assert!(names().is_empty());
+            temporary.name(b"f", false).unwrap();
+            assert_eq!(names(), ["f"]);
+            for again in both(dir.path()) {
+                assert_eq!(again.name(b"f", false), Err(Errno::EXIST));
+            }
+            for mut again in both(dir.path()) {
+                std::io::Write::write_all(&mut again.file, b"x").unwrap();
+                again.name(b"f", true).unwrap();
+                assert_eq!(std::fs::read(dir.path().join("f")).unwrap(), b"x");
+            }
+            std::fs::remove_file(dir.path().join("f")).unwrap();
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
 
     #[test]
     fn temporary_names_are_known_again() {

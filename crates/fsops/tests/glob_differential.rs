@@ -1,6 +1,7 @@
 //! Our glob matcher against that of the Deep Agents SDK itself, over thousands of random patterns.
 //!
 //! Needs a Python with `deepagents` from PyPI, named by `PODBAY_PYTHON`.
+#![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};

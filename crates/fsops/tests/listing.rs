@@ -1,4 +1,5 @@
 //! Listing, asking, making, deleting, moving.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 
@@ -135,6 +136,7 @@ fn deleting_removes_links_as_links_and_trees_whole() {
     assert_eq!(desk.files.delete(&plain, &Cancel::new()).unwrap_err().code, ErrorCode::NotEmpty);
     assert_eq!(delete("/").unwrap_err().code, ErrorCode::InvalidPath);
     assert_eq!(delete("keep/..").unwrap_err().code, ErrorCode::InvalidPath);
+    assert_eq!(delete(".").unwrap_err().code, ErrorCode::InvalidPath);
 }
 
 #[test]
@@ -142,7 +144,7 @@ fn a_tree_deeper_than_descriptors_or_paths_allow_is_deleted() {
     let desk = Desk::new();
     std::fs::create_dir(desk.path("top")).unwrap();
     let mut dir = rustix::fs::open(desk.path("top"), rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
-    for _ in 0..3000 {
+    for _ in 0..1200 {
         rustix::fs::mkdirat(&dir, "dir", rustix::fs::Mode::RWXU).unwrap();
         dir = rustix::fs::openat(&dir, "dir", rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
     }
@@ -151,7 +153,7 @@ fn a_tree_deeper_than_descriptors_or_paths_allow_is_deleted() {
     let found = desk.files.glob(&Glob::new("*"), &Cancel::new()).unwrap();
     assert_eq!(found.partial.unwrap().reason, PartialReason::Unreadable);
     let output = desk.files.delete(&Delete::new("top"), &Cancel::new()).unwrap();
-    assert_eq!(output.removed, 3001);
+    assert_eq!(output.removed, 1201);
     assert!(desk.names("").is_empty());
 }
 

@@ -1,4 +1,5 @@
 //! Reading a page, and fetching files.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! Confinement, virtual paths and prefix rules.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

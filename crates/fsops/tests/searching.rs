@@ -1,11 +1,12 @@
 //! Finding files and text.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 
 use podbay_fsops::Cancel;
 use podbay_proto::ErrorCode;
 use podbay_proto::files::*;
-use support::{Desk, found, lines, raw};
+use support::{Desk, as_ordinary_user, found, lines, raw};
 
 #[test]
 fn patterns_follow_the_shared_rules() {
@@ -163,19 +164,32 @@ fn lines_longer_than_a_buffer_keep_their_numbers() {
 
 #[test]
 fn what_can_t_be_read_is_said() {
-    if rustix::process::geteuid().is_root() {
-        return println!("skipped: root can read everything");
-    }
     use std::os::unix::fs::PermissionsExt;
     let desk = Desk::new();
     desk.put("open/f", "needle");
     desk.put("closed/f", "needle");
-    std::fs::set_permissions(desk.path("closed"), PermissionsExt::from_mode(0)).unwrap();
-    let output = desk.grep(&Grep::new("needle")).unwrap();
-    let partial = output.partial.unwrap();
-    assert_eq!((output.count, partial.reason, partial.unreadable), (1, PartialReason::Unreadable, 1));
-    let error = desk.grep(&Grep { path: Some("closed".into()), ..Grep::new("needle") }).unwrap_err();
-    assert_eq!(error.code, ErrorCode::PermissionDenied);
+    desk.put("open/secret", "needle");
+    std::fs::set_permissions(desk.path("closed"), PermissionsExt::from_mode(0o000)).unwrap();
+    std::fs::set_permissions(desk.path("open/secret"), PermissionsExt::from_mode(0o000)).unwrap();
+    as_ordinary_user(&desk, || {
+        let output = desk.files.glob(&Glob::new("*"), &Cancel::new()).unwrap();
+        let partial = output.partial.clone().unwrap();
+        assert_eq!(
+            (found(&output), partial.reason),
+            (vec!["open/f".into(), "open/secret".into()], PartialReason::Unreadable)
+        );
+        assert_eq!(partial.unreadable, 1);
+        let output = desk.grep(&Grep::new("needle")).unwrap();
+        let partial = output.partial.unwrap();
+        assert_eq!((output.count, partial.reason, partial.unreadable), (1, PartialReason::Unreadable, 2));
+        for path in ["closed", "open/secret"] {
+            let error = desk.grep(&Grep { path: Some(path.into()), ..Grep::new("needle") }).unwrap_err();
+            assert_eq!(error.code, ErrorCode::PermissionDenied);
+        }
+        assert_eq!(desk.read(&Read::new("open/secret")).unwrap_err().code, ErrorCode::PermissionDenied);
+        assert_eq!(desk.read(&Read::new("closed/f")).unwrap_err().code, ErrorCode::PermissionDenied);
+        assert_eq!(desk.files.ls(&Ls::new("closed"), &Cancel::new()).unwrap_err().code, ErrorCode::PermissionDenied);
+    });
     std::fs::set_permissions(desk.path("closed"), PermissionsExt::from_mode(0o700)).unwrap();
 }
 

@@ -1,4 +1,5 @@
 //! Writing and editing.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 
@@ -6,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use podbay_proto::ErrorCode;
 use podbay_proto::files::*;
-use support::Desk;
+use support::{Desk, as_ordinary_user};
 
 fn mode(desk: &Desk, name: &str) -> u32 {
     std::fs::metadata(desk.path(name)).unwrap().mode() & 0o7777
@@ -219,4 +220,50 @@ fn megabytes_are_replaced_quickly() {
     assert_eq!(desk.edit("f", &old, "c").unwrap().occurrences, 1);
     assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
     assert_eq!(desk.get("f").len(), (8 << 20) + 1);
+}
+
+#[test]
+fn a_file_in_a_directory_that_isn_t_writable_is_overwritten_in_place() {
+    let desk = Desk::new();
+    let path = desk.put("d/f", "a long old content");
+    desk.put("d/read-only", "old");
+    std::fs::set_permissions(desk.path("d/f"), PermissionsExt::from_mode(0o666)).unwrap();
+    std::fs::set_permissions(desk.path("d/read-only"), PermissionsExt::from_mode(0o444)).unwrap();
+    std::fs::set_permissions(desk.path("d"), PermissionsExt::from_mode(0o555)).unwrap();
+    let before = std::fs::metadata(&path).unwrap();
+    as_ordinary_user(&desk, || {
+        let output = desk.write(&Write::new("d/f"), b"new").unwrap();
+        assert!(output.in_place && !output.created && output.size == 3);
+        assert!(desk.edit("d/f", "new", "newer").unwrap().in_place);
+        assert_eq!(desk.write(&Write::new("d/other"), b"x").unwrap_err().code, ErrorCode::PermissionDenied);
+        assert_eq!(desk.write(&Write::new("d/read-only"), b"x").unwrap_err().code, ErrorCode::PermissionDenied);
+        assert_eq!(desk.edit("d/read-only", "old", "x").unwrap_err().code, ErrorCode::PermissionDenied);
+        // Dropped, it has changed nothing.
+        desk.files.start_write(&Write::new("d/f")).unwrap().write(b"half").unwrap();
+    });
+    let now = std::fs::metadata(&path).unwrap();
+    assert_eq!((now.ino(), now.uid(), now.mode()), (before.ino(), before.uid(), before.mode()));
+    assert_eq!(desk.get("d/f"), b"newer");
+    assert_eq!(desk.names("d"), ["f", "read-only"]);
+    std::fs::set_permissions(desk.path("d"), PermissionsExt::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_file_of_someone_else_keeps_its_owner() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root can make a file of someone else");
+    }
+    let desk = Desk::new();
+    let path = desk.put("d/f", "old");
+    std::os::unix::fs::chown(&path, Some(1234), Some(1234)).unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o666)).unwrap();
+    std::fs::set_permissions(desk.path("d"), PermissionsExt::from_mode(0o777)).unwrap();
+    as_ordinary_user(&desk, || {
+        assert!(
+            desk.write(&Write::new("d/f"), b"new").unwrap().in_place,
+            "a file of one's own would have another owner"
+        );
+    });
+    let now = std::fs::metadata(&path).unwrap();
+    assert_eq!((now.uid(), now.gid(), desk.get("d/f")), (1234, 1234, b"new".to_vec()));
 }

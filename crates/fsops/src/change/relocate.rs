@@ -28,6 +28,9 @@ impl Files {
         let kind = kind_of(&stat);
         let mut to = view.allowed(&request.to, Way { follow: false, parents: request.parents }, Access::Remove)?;
         let to_name = to.name()?.to_vec();
+        if to.names_dir && kind != Kind::Dir {
+            return Err(to.fault(Errno::NOTDIR));
+        }
         to.make_parents()?;
         let output = |copied| MoveOutput { from: from.shown.clone(), to: to.shown.clone(), kind, copied };
         // Renaming a file to another name of itself does nothing, says the standard; a caller expects one name less.

@@ -37,7 +37,6 @@ impl Files {
             lines: None,
             bytes: None,
             truncated: None,
-            kind: Kind::File,
             size: size(&stat),
             modified: modified(&stat),
             mode: mode(&stat),

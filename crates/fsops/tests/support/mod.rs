@@ -1,5 +1,5 @@
 //! A directory to work in, and short forms of the requests.
-#![allow(dead_code, missing_docs, unreachable_pub)]
+#![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -101,4 +101,27 @@ pub fn lines(output: &GrepOutput) -> Vec<String> {
         file.lines.iter().map(move |line| format!("{path}:{}:{}", line.line, line.text)).collect::<Vec<_>>()
     };
     output.files.iter().flat_map(of_file).collect()
+}
+
+/// Runs as an ordinary user, in a thread of its own when this is root.
+pub fn as_ordinary_user(desk: &Desk, run: impl FnOnce() + Send) {
+    if !rustix::process::geteuid().is_root() {
+        return run();
+    }
+    // The desk itself is root's; the user has to get there.
+    std::fs::set_permissions(desk.dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::thread::scope(|scope| {
+        let done = scope.spawn(|| {
+            rustix::thread::set_thread_groups(&[]).unwrap();
+            let gid = rustix::fs::Gid::from_raw(65534);
+            rustix::thread::set_thread_res_gid(gid, gid, gid).unwrap();
+            let uid = rustix::fs::Uid::from_raw(65534);
+            // Of this thread only: the others stay what they are.
+            rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+            run();
+        });
+        if let Err(panic) = done.join() {
+            std::panic::resume_unwind(panic);
+        }
+    });
 }

@@ -43,3 +43,66 @@ pub(crate) fn yes() -> bool {
 pub(crate) fn is_false(flag: &bool) -> bool {
     !flag
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::decode_head;
+    use crate::{ErrorCode, Operation};
+
+    fn decoded<T: Operation>(json: &str) -> crate::Result<T> {
+        decode_head(json.as_bytes())
+    }
+
+    #[test]
+    fn a_request_needs_only_what_has_no_default() {
+        let path = r#"{"path":"/f","field_of_a_newer_client":[1]}"#;
+        assert_eq!(decoded::<Read>(path).unwrap(), Read::new("/f"));
+        assert_eq!(decoded::<Write>(path).unwrap(), Write::new("/f"));
+        assert_eq!(decoded::<Delete>(path).unwrap(), Delete::new("/f"));
+        assert_eq!(decoded::<Mkdir>(path).unwrap(), Mkdir::new("/f"));
+        assert_eq!(decoded::<Stat>(path).unwrap(), Stat::new("/f"));
+        assert_eq!(decoded::<Ls>(path).unwrap(), Ls::new("/f"));
+        assert_eq!(decoded::<Tree>(path).unwrap(), Tree::new("/f"));
+        assert_eq!(decoded::<Download>(path).unwrap(), Download::new("/f"));
+        assert_eq!(decoded::<Glob>(r#"{"pattern":"*"}"#).unwrap(), Glob::new("*"));
+        assert_eq!(decoded::<Grep>(r#"{"pattern":"x"}"#).unwrap(), Grep::new("x"));
+        assert_eq!(decoded::<Move>(r#"{"from":"a","to":"b"}"#).unwrap(), Move::new("a", "b"));
+        let edit = r#"{"path":"f","old_length":1,"new_length":2}"#;
+        assert_eq!(decoded::<Edit>(edit).unwrap(), Edit::new("f", b"a", b"bc").0);
+        for json in ["{}", "[]", "null", r#"{"path":7}"#] {
+            assert_eq!(decoded::<Read>(json).unwrap_err().code, ErrorCode::BadMessage, "{json}");
+        }
+    }
+
+    #[test]
+    fn numbers_come_as_callers_send_them() {
+        for (json, expected) in [
+            ("-3", Some(-3)),
+            ("18446744073709551615", Some(i64::MAX)),
+            ("1e3", Some(1000)),
+            ("1e300", Some(i64::MAX)),
+            ("0.5", None),
+            ("\"1\"", None),
+            ("null", None),
+        ] {
+            let read = decoded::<Read>(&format!(r#"{{"path":"f","limit":{json}}}"#));
+            assert_eq!(read.ok().map(|read| read.limit), expected, "{json}");
+        }
+        assert!(decoded::<Ls>(r#"{"path":"f","limit":-1}"#).is_err(), "where a negative number means nothing");
+    }
+
+    #[test]
+    fn what_is_not_set_is_not_sent() {
+        let json = serde_json::to_string(&Write::new("f")).unwrap();
+        assert_eq!(json, r#"{"path":"f","scope":{},"parents":true}"#);
+        let error = crate::Error::new(ErrorCode::TooLarge, "m").with_count(7);
+        assert_eq!(serde_json::to_string(&error).unwrap(), r#"{"code":"too_large","message":"m","count":7}"#);
+    }
+
+    #[test]
+    fn kinds_from_the_future_are_tolerated() {
+        assert_eq!(serde_json::from_str::<Kind>(r#""door""#).unwrap(), Kind::Other);
+        assert_eq!(serde_json::from_str::<PartialReason>(r#""mood""#).unwrap(), PartialReason::Other);
+    }
+}

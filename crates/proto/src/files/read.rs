@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Kind, Scope, Time};
+use super::{Scope, Time};
 use crate::{Operation, RawPath};
 
 /// Reads a page of a file: whole lines, or a range of bytes. The content is the answer's payload.
@@ -170,8 +170,6 @@ pub struct ReadOutput {
     /// Present when the page ended because it was full.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub truncated: Option<Truncation>,
-    /// The file's kind: always a regular file today.
-    pub kind: Kind,
     /// The file's size in bytes.
     pub size: u64,
     /// Last change of the contents.
