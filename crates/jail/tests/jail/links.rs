@@ -48,7 +48,7 @@ fn during_start(world: &World) {
     fs::write(data.join("which"), "mine").unwrap();
     symlink(&secret, workspace.join("other")).unwrap();
 
-    let swapper = raw::fork().unwrap_or_else(|| {
+    let swapper = raw::helper().unwrap_or_else(|| {
         let other = workspace.join("other");
         loop {
             let flags = rustix::fs::RenameFlags::EXCHANGE;

@@ -45,6 +45,18 @@ pub(crate) fn in_child(run: impl FnOnce() -> i32) -> i32 {
     }
 }
 
+/// As [`fork`], for a helper outside of any jail: it dies with this process, also when a case fails.
+pub(crate) fn helper() -> Option<i32> {
+    let child = fork();
+    if child.is_none() {
+        let tied = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+        if tied.is_err() {
+            exit(98);
+        }
+    }
+    child
+}
+
 /// Forks; `None` in the child, which must end by [`exit`].
 pub(crate) fn fork() -> Option<i32> {
     // SAFETY: the process has one thread.

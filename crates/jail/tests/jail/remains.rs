@@ -106,7 +106,7 @@ fn failures(world: &World) {
 
 fn orphans(world: &World) {
     // A maker that is killed before it can remove its groups.
-    let maker = raw::fork().unwrap_or_else(|| {
+    let maker = raw::helper().unwrap_or_else(|| {
         let made = spawn(&limited(world, 0), &[], || {
             std::thread::sleep(std::time::Duration::from_secs(600));
             0
