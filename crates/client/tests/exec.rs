@@ -1,4 +1,5 @@
 //! Commands, one behaviour each.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod support;
 
