@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 #[derive(Debug, Clone)]
 struct Fragile {
     socket: PathBuf,
-    most: u32,
+    bytes: std::ops::Range<u32>,
     cuts: Arc<AtomicU32>,
 }
 
@@ -30,9 +30,13 @@ impl Channel for Fragile {
     fn open(&self) -> Opening<'_> {
         Box::pin(async {
             let stream = UnixChannel::new(&self.socket).open().await?;
-            let left = rand::random_range(400..self.most) as i64;
+            let left = i64::from(rand::random_range(self.bytes.clone()));
             Ok(Box::new(Cut { stream, left, cuts: self.cuts.clone() }) as Box<dyn ByteStream>)
         })
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::from_secs(3)
     }
 }
 
@@ -98,16 +102,16 @@ impl AsyncWrite for Cut {
     }
 }
 
-fn fragile(daemon: &Daemon, most: u32) -> (Sandbox, Arc<AtomicU32>) {
+fn fragile(daemon: &Daemon, bytes: std::ops::Range<u32>) -> (Sandbox, Arc<AtomicU32>) {
     let cuts = Arc::new(AtomicU32::new(0));
-    let sandbox = Sandbox::new(Fragile { socket: daemon.socket(), most, cuts: cuts.clone() });
+    let sandbox = Sandbox::new(Fragile { socket: daemon.socket(), bytes, cuts: cuts.clone() });
     (sandbox, cuts)
 }
 
 #[tokio::test]
 async fn five_hundred_cuts_lose_nothing_and_repeat_nothing() {
     let daemon = Daemon::start();
-    let (sandbox, cuts) = fragile(&daemon, 2_500);
+    let (sandbox, cuts) = fragile(&daemon, 400..2_500);
     let mut round = 0;
     while cuts.load(Ordering::Relaxed) < 500 {
         let output = sandbox.run(format!("echo {round} >> ran; seq 1 300; seq 1 50 >&2")).await.unwrap();
@@ -150,14 +154,14 @@ async fn five_hundred_cuts_lose_nothing_and_repeat_nothing() {
 #[tokio::test]
 async fn transfers_survive_cuts_whole() {
     let daemon = Daemon::start();
-    let (sandbox, cuts) = fragile(&daemon, 3_000_000);
+    let (sandbox, cuts) = fragile(&daemon, 400..3_000_000);
     let local = daemon.dir.path().join("local");
     let content: Vec<u8> = (0..2_000_000_u32).flat_map(u32::to_le_bytes).collect();
     std::fs::write(&local, &content).unwrap();
     let meter = podbay_client::Meter::new(&|_| {});
     let back = daemon.dir.path().join("back");
     sandbox.write(&Write::new("big"), content.clone()).await.unwrap_err();
-    let (patient, patient_cuts) = fragile(&daemon, 40_000_000);
+    let (patient, patient_cuts) = fragile(&daemon, 5_000_000..40_000_000);
     patient.upload_file(&local, &Write::new("big"), &meter).await.unwrap();
     assert_eq!(std::fs::read(daemon.work().join("big")).unwrap(), content);
     sandbox.download_file(&Download::new("big"), &back, &meter).await.unwrap();
@@ -238,16 +242,16 @@ async fn a_killed_zygote_is_replaced() {
     assert_eq!(sandbox.run("echo and again").await.unwrap().text(), "and again\n");
 }
 
-/// A channel that loses the answer to the first request which is longer than a hello.
+/// A channel that tells when it is opened.
 #[derive(Debug)]
-struct LosesAnswers {
+struct Telling {
     inner: Fragile,
-    restart: tokio::sync::mpsc::UnboundedSender<()>,
+    opened: tokio::sync::mpsc::UnboundedSender<()>,
 }
 
-impl Channel for LosesAnswers {
+impl Channel for Telling {
     fn open(&self) -> Opening<'_> {
-        let _ = self.restart.send(());
+        let _ = self.opened.send(());
         self.inner.open()
     }
 }
@@ -257,8 +261,8 @@ async fn a_change_is_never_repeated_at_another_podbayd() {
     let mut daemon = Daemon::start();
     let (sender, mut opened) = tokio::sync::mpsc::unbounded_channel();
     // Enough for the hello, but not for the write.
-    let inner = Fragile { socket: daemon.socket(), most: 401, cuts: Arc::default() };
-    let sandbox = Sandbox::new(LosesAnswers { inner, restart: sender });
+    let inner = Fragile { socket: daemon.socket(), bytes: 2_000..2_001, cuts: Arc::default() };
+    let sandbox = Sandbox::new(Telling { inner, opened: sender });
     let write = tokio::spawn(async move { sandbox.write(&Write::new("a"), vec![b'x'; 100_000]).await });
     opened.recv().await.unwrap();
     opened.recv().await.unwrap();
