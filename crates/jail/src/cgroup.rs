@@ -12,7 +12,7 @@ use crate::jail::Limits;
 use crate::limits::InForce;
 
 /// What the groups of jails are called: then come the sandbox's id, and pid and start time of the maker.
-const PREFIX: &str = "podbay-";
+const PREFIX: &str = "podbay-jail-";
 /// How long an ended sandbox's group may stay busy: the kernel lets go of dead tasks a little later.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -334,9 +334,9 @@ mod tests {
     fn only_groups_of_dead_makers_are_orphans() {
         let own = own_name("pb-a.b").unwrap();
         assert!(!is_orphan(&own), "{own}");
-        assert!(is_orphan("podbay-pb-x.1.999999999999"), "the pid lives, but began at another time");
-        assert!(is_orphan("podbay-pb-x.4194304.5"));
-        assert!(!is_orphan("podbay-something-else"));
+        assert!(is_orphan("podbay-jail-pb-x.1.999999999999"), "the pid lives, but began at another time");
+        assert!(is_orphan("podbay-jail-pb-x.4194304.5"));
+        assert!(!is_orphan("podbay-jail-something-else") && !is_orphan("podbay-other.4194304.5"));
         assert!(!is_orphan("system.slice"));
     }
 }

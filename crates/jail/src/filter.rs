@@ -110,28 +110,27 @@ const DENIED: &[libc::c_long] = &[
 /// Linux 6.15; libc has no name for it yet.
 const OPEN_TREE_ATTR: libc::c_long = 467;
 
-/// Whether the filter leaves sockets at all.
+/// Beside which walls the filter stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sockets {
-    /// UNIX, IPv4, IPv6 and route lookups.
-    Usual,
-    /// None can be made; `socketpair` and inherited ones work.
-    No,
+pub(crate) enum Beside {
+    /// Namespaces: UNIX, IPv4 and IPv6 sockets and route lookups can be made.
+    Namespaces,
+    /// Landlock alone: no socket can be made (`socketpair` and kept ones work), nor anything else that
+    /// reaches the host past it.
+    Landlock,
 }
 
 /// Compiles the filter for this architecture.
-pub(crate) fn compile(sockets: Sockets) -> Result<Vec<BpfProgram>, Failure> {
+pub(crate) fn compile(beside: Beside) -> Result<Vec<BpfProgram>, Failure> {
     let make = || -> Result<Vec<BpfProgram>, seccompiler::BackendError> {
         let mut rules: BTreeMap<i64, Vec<SeccompRule>> = DENIED.iter().map(|call| (*call, Vec::new())).collect();
         clone(&mut rules)?;
         terminals(&mut rules)?;
         personality(&mut rules)?;
         set_id_bits(&mut rules)?;
-        match sockets {
-            Sockets::Usual => self::sockets(&mut rules)?,
-            Sockets::No => {
-                rules.insert(libc::SYS_socket, Vec::new());
-            }
+        match beside {
+            Beside::Namespaces => sockets(&mut rules)?,
+            Beside::Landlock => past_landlock(&mut rules)?,
         }
         rules.insert(libc::SYS_socketpair, vec![rule(&[(0, Op::Ne, libc::AF_UNIX as u64)])?]);
         let denied: BpfProgram =
@@ -264,3 +263,66 @@ fn sockets(rules: &mut Rules) -> Built<()> {
 
 /// The obsolete way to a packet socket, through any family.
 const SOCK_PACKET: u64 = 10;
+
+/// What Landlock doesn't cover: the metadata of files by path, the host's System V and POSIX objects,
+/// the priorities and limits of other processes. `fchmod` and its like work on what could be opened.
+const PAST_LANDLOCK: &[libc::c_long] = &[
+    libc::SYS_socket,
+    libc::SYS_fchmodat,
+    452, // fchmodat2
+    libc::SYS_fchownat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    463, // setxattrat
+    466, // removexattrat
+    469, // file_setattr
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+    libc::SYS_setpriority,
+    libc::SYS_ioprio_set,
+    libc::SYS_process_mrelease,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lchown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utime,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utimes,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_futimesat,
+];
+
+fn past_landlock(rules: &mut Rules) -> Built<()> {
+    rules.extend(PAST_LANDLOCK.iter().map(|call| (*call, Vec::new())));
+    // With a path; without one it works on a descriptor.
+    let path = SeccompCondition::new(1, Len::Qword, Op::Ne, 0)?;
+    rules.insert(libc::SYS_utimensat, vec![SeccompRule::new(vec![path])?]);
+    // Of other processes; 0 is oneself.
+    let others = [
+        libc::SYS_prlimit64,
+        libc::SYS_sched_setaffinity,
+        libc::SYS_sched_setattr,
+        libc::SYS_sched_setparam,
+        libc::SYS_sched_setscheduler,
+    ];
+    for call in others {
+        rules.insert(call, vec![rule(&[(0, Op::Ne, 0)])?]);
+    }
+    Ok(())
+}

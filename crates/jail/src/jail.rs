@@ -93,7 +93,28 @@ impl Jail {
                 return Err(JailError::invalid("mounts.inside", mount.inside.display(), reason));
             }
         }
+        if self.isolation == Isolation::Landlock {
+            self.validate_without_namespaces()?;
+        }
         self.limits.validate()
+    }
+
+    fn validate_without_namespaces(&self) -> Result<(), JailError> {
+        if self.workspace.is_none() {
+            let reason = "is missing: without namespaces there is no temporary one, so name a directory";
+            return Err(JailError::invalid("workspace", "", reason));
+        }
+        if self.network != Network::None {
+            let reason = "can't be had with isolation landlock, which has no sockets";
+            return Err(JailError::invalid("network", format!("{:?}", self.network), reason));
+        }
+        match self.mounts.iter().find(|mount| mount.host != mount.inside) {
+            Some(mount) => {
+                let reason = format!("must be {} too: without namespaces paths are the host's", mount.host.display());
+                Err(JailError::invalid("mounts.inside", mount.inside.display(), reason))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The environment inside: ours, and nothing of the host's.
@@ -164,8 +185,11 @@ pub enum Isolation {
     /// Namespaces, seccomp, Landlock where the kernel has it, and limits.
     #[default]
     Namespaces,
-    /// For machines that can't make user namespaces: Landlock, seccomp without sockets, rlimits.
-    /// The host's paths are visible by name; what isn't allowed can't be opened.
+    /// For ordinary users of machines that can't make user namespaces, from Linux 6.12 on: Landlock,
+    /// seccomp without sockets, rlimits. Paths are the host's: a workspace must be given, mounts must
+    /// have the same place inside and outside. Names, sizes and modes of the host's files and the
+    /// command lines of its processes can be seen; what isn't given can't be opened. No `chmod` by
+    /// path, no shared memory.
     Landlock,
 }
 

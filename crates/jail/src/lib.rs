@@ -6,6 +6,7 @@ mod error;
 mod etc;
 mod fence;
 mod filter;
+mod guardian;
 mod ids;
 mod jail;
 mod jailed;

@@ -182,3 +182,27 @@ pub(crate) fn unshare_cgroups() -> io::Result<()> {
     check(unsafe { libc::unshare(libc::CLONE_NEWCGROUP) }.into())?;
     Ok(())
 }
+
+/// Blocks every signal, to be taken by [`next_signal`].
+pub(crate) fn block_signals() -> io::Result<()> {
+    let all = u64::MAX;
+    // SAFETY: the mask is eight bytes, as said.
+    check(unsafe {
+        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const all, std::ptr::null_mut::<u8>(), 8_usize)
+    })?;
+    Ok(())
+}
+
+/// Waits for one of the blocked signals.
+pub(crate) fn next_signal() -> io::Result<c_int> {
+    let all = u64::MAX;
+    loop {
+        let none = std::ptr::null_mut::<u8>();
+        // SAFETY: the mask is eight bytes, as said; neither details nor a time limit are asked for.
+        match check(unsafe { libc::syscall(libc::SYS_rt_sigtimedwait, &raw const all, none, none, 8_usize) }) {
+            Ok(signal) => return Ok(signal as c_int),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
