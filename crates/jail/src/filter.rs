@@ -60,7 +60,7 @@ const DENIED: &[libc::c_long] = &[
     libc::SYS_fanotify_mark,
     // the machine
     libc::SYS_kexec_load,
-    libc::SYS_kexec_file_load,
+    KEXEC_FILE_LOAD,
     libc::SYS_init_module,
     libc::SYS_finit_module,
     libc::SYS_delete_module,
@@ -107,6 +107,11 @@ const DENIED: &[libc::c_long] = &[
     libc::SYS__sysctl,
 ];
 
+/// libc has no name for it on every target.
+#[cfg(target_arch = "x86_64")]
+const KEXEC_FILE_LOAD: libc::c_long = 320;
+#[cfg(target_arch = "aarch64")]
+const KEXEC_FILE_LOAD: libc::c_long = 294;
 /// Linux 6.15; libc has no name for it yet.
 const OPEN_TREE_ATTR: libc::c_long = 467;
 
@@ -200,7 +205,10 @@ fn clone(rules: &mut Rules) -> Built<()> {
 
 /// Typing into somebody's terminal.
 fn terminals(rules: &mut Rules) -> Built<()> {
-    let calls = [libc::TIOCSTI, libc::TIOCLINUX];
+    // The same on both architectures; each libc gives them another type.
+    const TIOCSTI: u64 = 0x5412;
+    const TIOCLINUX: u64 = 0x541c;
+    let calls = [TIOCSTI, TIOCLINUX];
     let denied = calls.iter().map(|call| rule(&[(1, Op::Eq, *call)])).collect::<Built<Vec<_>>>()?;
     rules.insert(libc::SYS_ioctl, denied);
     Ok(())
