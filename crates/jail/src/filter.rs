@@ -126,8 +126,8 @@ pub(crate) enum Beside {
 }
 
 /// Compiles the filter for this architecture.
-pub(crate) fn compile(beside: Beside) -> Result<Vec<BpfProgram>, Failure> {
-    let make = || -> Result<Vec<BpfProgram>, seccompiler::BackendError> {
+pub(crate) fn compile(beside: Beside) -> Result<BpfProgram, Failure> {
+    let make = || -> Result<BpfProgram, seccompiler::BackendError> {
         let mut rules: BTreeMap<i64, Vec<SeccompRule>> = DENIED.iter().map(|call| (*call, Vec::new())).collect();
         clone(&mut rules)?;
         terminals(&mut rules)?;
@@ -141,35 +141,27 @@ pub(crate) fn compile(beside: Beside) -> Result<Vec<BpfProgram>, Failure> {
         let denied: BpfProgram =
             SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32), ARCH)?
                 .try_into()?;
-        // libc falls back to `clone`, whose flags can be seen; those of `clone3` are behind a pointer.
-        let absent = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
-        let absent: BpfProgram =
-            SeccompFilter::new(absent, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32), ARCH)?
-                .try_into()?;
-        Ok(vec![prelude().into_iter().chain(denied).collect(), absent])
+        Ok(prelude().into_iter().chain(denied).collect())
     };
     make().map_err(std::io::Error::other).step(|| "compile the system call filter".into())
 }
 
 /// Installs it for this process and all that it starts.
-pub(crate) fn install(programs: &[BpfProgram]) -> Result<(), Failure> {
-    for program in programs {
-        seccompiler::apply_filter(program)
-            .map_err(std::io::Error::other)
-            .step(|| "install the system call filter".into())?;
-    }
-    Ok(())
+pub(crate) fn install(program: &BpfProgram) -> Result<(), Failure> {
+    seccompiler::apply_filter(program).map_err(std::io::Error::other).step(|| "install the system call filter".into())
 }
 
-/// Before the compiled rules: x32 calls (which carry a high bit under x86_64's name) and calls newer
-/// than this list answer ENOSYS. The rules themselves begin by killing other architectures.
-fn prelude() -> Vec<sock_filter> {
+/// Before the compiled rules, with an answer of its own: x32 calls (which carry a high bit under
+/// x86_64's name), calls newer than this list, and `clone3`, whose flags are behind a pointer (libc
+/// falls back to `clone`), don't exist. The rules themselves begin by killing other architectures.
+fn prelude() -> [sock_filter; 4] {
     const NUMBER_OFFSET: u32 = 0;
-    let op = |code: u32, k: u32| sock_filter { code: code as u16, jt: 0, jf: 0, k };
-    vec![
-        op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, NUMBER_OFFSET),
-        sock_filter { code: (libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K) as u16, jt: 0, jf: 1, k: NEWEST },
-        op(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32),
+    let op = |code: u32, jt: u8, jf: u8, k: u32| sock_filter { code: code as u16, jt, jf, k };
+    [
+        op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, NUMBER_OFFSET),
+        op(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, 1, 0, NEWEST),
+        op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::SYS_clone3 as u32),
+        op(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32),
     ]
 }
 

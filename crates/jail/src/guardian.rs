@@ -38,7 +38,7 @@ pub(crate) fn spawn(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> 
         let why = format!("this kernel's Landlock has ABI {}, {} is needed", fence::abi(), fence::SCOPED);
         return unsupported(why, "use Linux 6.12 or newer with `landlock` among its `lsm=`");
     }
-    let programs = filter::compile(Beside::Landlock)?;
+    let program = filter::compile(Beside::Landlock)?;
     let openable = openable(jail)?;
     let (ours, theirs) = handshake()?;
     // SAFETY: the caller promises one thread; the child ends in `guard` and never returns here.
@@ -52,7 +52,7 @@ pub(crate) fn spawn(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> 
             kept.dedup();
             let guardian = rustix::process::getpid();
             guard(&theirs, || {
-                let confine = || confine(jail, &openable, &programs, guardian, &kept);
+                let confine = || confine(jail, &openable, &program, guardian, &kept);
                 run(&theirs, confine, inside)
             })
         }
@@ -195,7 +195,7 @@ fn descendants() -> Vec<Pid> {
 fn confine(
     jail: &Jail,
     openable: &Openable,
-    programs: &[seccompiler::BpfProgram],
+    program: &seccompiler::BpfProgram,
     guardian: Pid,
     kept: &[RawFd],
 ) -> Result<(), Failure> {
@@ -216,5 +216,5 @@ fn confine(
     if rustix::process::getppid() != Some(guardian) {
         sys::exit(125);
     }
-    filter::install(programs)
+    filter::install(program)
 }

@@ -171,7 +171,7 @@ pub struct Mount {
     /// The file or directory on the host. No component may be a symbolic link: one that a sandbox
     /// put into a shared directory would lead the next start anywhere on the host.
     pub host: PathBuf,
-    /// Where it is inside.
+    /// Where it is inside. A place below the workspace that is missing is made, and stays there.
     pub inside: PathBuf,
     /// Whether it can be written inside.
     #[serde(default)]
@@ -253,5 +253,46 @@ impl Limits {
             }
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_fields_are_refused() {
+        let jail: Jail = serde_json::from_str(r#"{"id": "pb-x", "network": "host", "limits": {"cpu": 1.5}}"#).unwrap();
+        assert_eq!((jail.network, jail.limits.cpu, jail.hostname.as_str()), (Network::Host, Some(1.5), "podbay"));
+        for wrong in [r#"{"id": "x", "netwrok": "none"}"#, r#"{"id": "x", "limits": {"ram": 1}}"#, r#"{}"#] {
+            assert!(serde_json::from_str::<Jail>(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn places_that_are_the_jails_own_are_refused() {
+        for inside in
+            ["/", "/proc", "/proc/x", "/dev/null", "/sys", "/etc/passwd", "/run/podbay", "/workspace", "x", "/a/../b"]
+        {
+            let mut jail = Jail::new("pb-x");
+            jail.mounts.push(Mount { host: "/usr".into(), inside: inside.into(), writable: false });
+            assert!(jail.validate().is_err(), "{inside}");
+        }
+        for inside in ["/data", "/tmp", "/blobs", "/workspace/x", "/run/other", "/procx"] {
+            let mut jail = Jail::new("pb-x");
+            jail.mounts.push(Mount { host: "/usr".into(), inside: inside.into(), writable: false });
+            assert!(jail.validate().is_ok(), "{inside}");
+        }
+    }
+
+    #[test]
+    fn limits_that_let_nothing_run_are_refused() {
+        let with = |limits| Jail { limits, ..Jail::new("pb-x") }.validate();
+        assert!(with(Limits { memory: Some(1024), ..Limits::default() }).is_err());
+        assert!(with(Limits { processes: Some(1), ..Limits::default() }).is_err());
+        for cpu in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(with(Limits { cpu: Some(cpu), ..Limits::default() }).is_err(), "{cpu}");
+        }
+        assert!(with(Limits { cpu: Some(0.5), memory: Some(64 << 20), ..Limits::default() }).is_ok());
     }
 }

@@ -26,7 +26,8 @@ const READY: &[u8] = b"ready";
 
 /// Starts `inside` as PID 1 of a new sandbox, confined as `jail` says, and returns when it is about
 /// to run. It holds `keep`, under the same numbers, and `/dev/null` as standard input, output and
-/// error; nothing else of the caller's. Its return value is the process's exit code.
+/// error; nothing else of the caller's. Its return value is the process's exit code. (Programs that it
+/// starts inherit what is kept, unless it is close-on-exec.)
 ///
 /// The caller must have one thread: the new process goes on with a copy of its memory. The sandbox
 /// dies with the calling thread.
@@ -48,7 +49,7 @@ pub fn spawn(jail: &Jail, keep: &[BorrowedFd<'_>], inside: impl FnOnce() -> i32)
 
 fn namespaced(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> i32) -> Result<Jailed, JailError> {
     let ids = Ids::choose(&jail.id)?;
-    let programs = filter::compile(Beside::Namespaces)?;
+    let program = filter::compile(Beside::Namespaces)?;
     // Only root may map ids on the host's file systems, so its trees are opened out here.
     let sources = if ids.privileged() { Some(Sources::open(jail, &ids)?) } else { None };
     let (ours, theirs) = handshake()?;
@@ -68,7 +69,7 @@ fn namespaced(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> i32) -
             kept.push(theirs.as_raw_fd());
             kept.sort_unstable();
             kept.dedup();
-            let confine = || confine(jail, &ids, sources, &programs, &theirs, &kept);
+            let confine = || confine(jail, &ids, sources, &program, &theirs, &kept);
             run(&theirs, confine, inside)
         }
     };
@@ -171,7 +172,7 @@ fn confine(
     jail: &Jail,
     ids: &Ids,
     sources: Option<Sources>,
-    programs: &[seccompiler::BpfProgram],
+    program: &seccompiler::BpfProgram,
     theirs: &OwnedFd,
     kept: &[RawFd],
 ) -> Result<(), Failure> {
@@ -185,6 +186,13 @@ fn confine(
     rustix::process::umask(Mode::from_raw_mode(0o022));
     rustix::process::setsid().step(|| "start a session".into())?;
     sys::join_new_keyring().step(|| "leave the session's keyring".into())?;
+    // The first calls that want a capability of the new namespace. AppArmor lets ordinary users make
+    // one and takes its capabilities away.
+    let stripped = |failure: Failure| match failure.errno {
+        libc::EPERM | libc::EACCES => failure.fix(probe::refused()),
+        _ => failure,
+    };
+    sys::unshare_cgroups().step(|| "make a cgroup namespace".into()).map_err(stripped)?;
     rustix::system::sethostname(jail.hostname.as_bytes()).step(|| "set the host name".into())?;
     if jail.network == Network::None {
         sys::loopback_up().step(|| "bring up the loopback".into())?;
@@ -202,7 +210,7 @@ fn confine(
     privileges::become_undumpable()?;
     privileges::tie_to_maker()?;
     check_maker(theirs)?;
-    filter::install(programs)
+    filter::install(program)
 }
 
 /// Waits until the maker has written our ids.
@@ -233,8 +241,7 @@ fn become_inside_user(privileged: bool) -> Result<(), Failure> {
     }
     let (uid, gid) = (Uid::from_raw(INSIDE_UID), Gid::from_raw(INSIDE_GID));
     rustix::thread::set_thread_res_gid(gid, gid, gid).step(|| "become the sandbox's group".into())?;
-    rustix::thread::set_thread_res_uid(uid, uid, uid).step(|| "become the sandbox's user".into())?;
-    sys::unshare_cgroups().step(|| "make a cgroup namespace".into())
+    rustix::thread::set_thread_res_uid(uid, uid, uid).step(|| "become the sandbox's user".into())
 }
 
 /// `/dev/null` as the three standard descriptors, `kept` as they are, everything else closed.
