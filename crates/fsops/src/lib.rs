@@ -19,6 +19,8 @@ mod read;
 mod replace;
 mod rules;
 mod temporary;
+mod veil;
+mod view;
 mod walk;
 
 use std::path::PathBuf;

@@ -11,9 +11,10 @@ use rustix::io::Errno;
 
 use crate::Files;
 use crate::identity::{Identity, lstat, mode, modified, size};
-use crate::place::{Access, Place, Way};
+use crate::place::Place;
 use crate::read::expect_file;
 use crate::temporary::{Temporary, spool};
+use crate::view::{Access, Way};
 
 /// A write under way. Nothing is visible until [`commit`](Self::commit); dropped before that, it leaves nothing behind
 /// but the directories that were made for it.
