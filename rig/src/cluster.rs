@@ -153,10 +153,6 @@ impl Cluster {
         &self.state.directory
     }
 
-    pub(crate) fn cgroups(&self) -> &[PathBuf] {
-        &self.state.cgroups
-    }
-
     /// `kubectl` as the administrator.
     pub fn kubectl(&self) -> Command {
         let mut kubectl = command(self.programs().join("kubectl"));
@@ -180,6 +176,11 @@ impl Cluster {
         let path = std::env::var("PATH").unwrap_or_default();
         inside.env("PATH", format!("/run/rig/bin:{path}")).env("KUBECONFIG", "/run/rig/pki/admin.kubeconfig");
         Ok(inside)
+    }
+
+    /// Waits until the API server serves, the node is ready and pods can be made.
+    pub fn wait_until_ready(&self) -> Result<()> {
+        start::wait_for(self, "the node", || start::node_is_ready(self))
     }
 
     /// Makes images (or finds them in the cache) and imports them, for pods with `imagePullPolicy: Never`.

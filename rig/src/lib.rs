@@ -29,6 +29,8 @@ mod progress;
 mod toolchain;
 
 #[cfg(feature = "test-client")]
+mod access;
+#[cfg(feature = "test-client")]
 mod client;
 #[cfg(feature = "test-client")]
 mod namespace;
@@ -40,6 +42,8 @@ pub use cluster::{Cluster, DEFAULT_NAME, Status};
 pub use image::{BUSYBOX, DEBIAN, File, Image, Layer, NONROOT, PYTHON_RUNTIME, SANDBOXD};
 pub use toolchain::KUBERNETES;
 
+#[cfg(feature = "test-client")]
+pub use access::Access;
 #[cfg(feature = "test-client")]
 pub use client::{TestCluster, cluster, cluster_named, cluster_with};
 #[cfg(feature = "test-client")]

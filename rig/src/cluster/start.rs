@@ -166,7 +166,7 @@ pub(crate) fn write_file(path: &Path, text: &str, is_program: bool) -> Result<()
 }
 
 /// Waits until `is_there` says so, the node dies or patience ends.
-fn wait_for(cluster: &Cluster, what: &str, is_there: impl Fn() -> bool) -> Result<()> {
+pub(super) fn wait_for(cluster: &Cluster, what: &str, is_there: impl Fn() -> bool) -> Result<()> {
     let start = Instant::now();
     while !is_there() {
         ensure!(cluster.state.is_running(), "the node's first process died while waiting for {what}");
