@@ -149,6 +149,16 @@ impl Cluster {
         self.directory().join("log")
     }
 
+    /// The number, on the host, of the node's first process: whoever kills it kills the cluster.
+    pub fn first_process(&self) -> Option<i32> {
+        self.state.init.as_ref().map(|init| init.pid)
+    }
+
+    /// The cgroups that hold every process of the cluster.
+    pub fn cgroups(&self) -> &[PathBuf] {
+        &self.state.cgroups
+    }
+
     pub(crate) fn directory(&self) -> &Path {
         &self.state.directory
     }

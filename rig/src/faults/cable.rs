@@ -1,8 +1,11 @@
 //! The cable to the API server: it can be cut, or hang, after a number of bytes.
 
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
 use anyhow::Result;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -65,7 +68,7 @@ impl Cable {
         self.port
     }
 
-    /// Resets every connection, new ones too, when it has carried so many bytes from now on. 0 is at once.
+    /// Resets every connection, new ones too, when it has carried just so many bytes from now on. 0 is at once.
     pub fn cut_after(&self, direction: Direction, bytes: u64) {
         self.fault.send_replace(Fault::Cut { direction, after: bytes });
     }
@@ -81,28 +84,25 @@ impl Cable {
     }
 }
 
-async fn carry_both_ways(client: TcpStream, target: u16, faults: watch::Receiver<Fault>) -> std::io::Result<()> {
-    let server = TcpStream::connect(("127.0.0.1", target)).await?;
-    for stream in [&client, &server] {
-        stream.set_nodelay(true)?;
+async fn carry_both_ways(mut client: TcpStream, target: u16, faults: watch::Receiver<Fault>) -> std::io::Result<()> {
+    let mut server = TcpStream::connect(("127.0.0.1", target)).await?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let ((from_client, to_client), (from_server, to_server)) = (client.split(), server.split());
+    let mut up = pin!(carry(from_client, to_server, Direction::ToServer, faults.clone()));
+    let mut down = pin!(carry(from_server, to_client, Direction::ToClient, faults));
+    // One way may come to its clean end while the other goes on; a cut ends both.
+    tokio::select! {
+        whole = &mut up => if whole? { down.await?; },
+        whole = &mut down => if whole? { up.await?; },
     }
-    let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
-    let mut up = tokio::spawn(carry(from_client, to_server, Direction::ToServer, faults.clone()));
-    let mut down = tokio::spawn(carry(from_server, to_client, Direction::ToClient, faults));
-    // `Ok(true)`: this way came to its clean end, the other may go on. Else both are over.
-    let first = tokio::select! { end = &mut up => end, end = &mut down => end };
-    if matches!(first, Ok(Ok(true))) {
-        let _ = if up.is_finished() { (&mut down).await } else { (&mut up).await };
-    }
-    up.abort();
-    down.abort();
     Ok(())
 }
 
 /// Carries bytes one way. `true` when the source came to its end, `false` when the cable was cut.
 async fn carry(
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
+    mut from: ReadHalf<'_>,
+    mut to: WriteHalf<'_>,
     way: Direction,
     mut faults: watch::Receiver<Fault>,
 ) -> std::io::Result<bool> {
@@ -110,7 +110,7 @@ async fn carry(
     let mut budget = Budget::of(*faults.borrow_and_update(), way);
     loop {
         if budget.is_cut() {
-            return cut(&from, &to);
+            return cut(&from, &to).await;
         }
         let count = tokio::select! {
             changed = faults.changed() => match changed {
@@ -132,7 +132,7 @@ async fn carry(
                 break;
             }
             if budget.is_cut() {
-                return cut(&from, &to);
+                return cut(&from, &to).await;
             }
             // Frozen: until something changes.
             if faults.changed().await.is_err() {
@@ -143,11 +143,29 @@ async fn carry(
     }
 }
 
-/// Makes both sockets end by a reset when they are closed, nothing in order: as a broken cable does, sooner or later.
-fn cut(from: &OwnedReadHalf, to: &OwnedWriteHalf) -> std::io::Result<bool> {
+/// Makes both sockets end by a reset when they are closed. A reset throws away what the kernel hasn't delivered yet, so
+/// this waits before: all that was to pass does arrive.
+async fn cut(from: &ReadHalf<'_>, to: &WriteHalf<'_>) -> std::io::Result<bool> {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while undelivered(to.as_ref())? > 0 && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
     from.as_ref().set_zero_linger()?;
     to.as_ref().set_zero_linger()?;
     Ok(false)
+}
+
+/// How many bytes were written but not yet acknowledged, from the kernel's table of sockets.
+fn undelivered(stream: &TcpStream) -> std::io::Result<u64> {
+    let ports = (stream.local_addr()?.port(), stream.peer_addr()?.port());
+    let ends = format!(" 0100007F:{:04X} 0100007F:{:04X} ", ports.0, ports.1);
+    let table = std::fs::read_to_string("/proc/thread-self/net/tcp")?;
+    // Fields: number, local, remote, state, then the send and the receive queue as HEX:HEX.
+    let queue = table.lines().find(|line| line.contains(&ends)).and_then(|line| {
+        let queues = line.split_whitespace().nth(4)?;
+        u64::from_str_radix(queues.split_once(':')?.0, 16).ok()
+    });
+    Ok(queue.unwrap_or(0))
 }
 
 /// How many bytes may still pass.
@@ -174,5 +192,69 @@ impl Budget {
 
     fn is_cut(&self) -> bool {
         self.cuts && self.left == Some(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that sends 100,000 bytes to whoever connects, then echoes; and a client of it through a cable.
+    async fn connected() -> (Cable, TcpStream) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    stream.write_all(&[7; 100_000]).await?;
+                    let (mut read, mut write) = stream.split();
+                    tokio::io::copy(&mut read, &mut write).await
+                });
+            }
+        });
+        let cable = Cable::to(port).await.unwrap();
+        let client = TcpStream::connect(("127.0.0.1", cable.port())).await.unwrap();
+        (cable, client)
+    }
+
+    #[tokio::test]
+    async fn a_cut_lets_exactly_the_bytes_before_it_through_and_then_resets() {
+        let (cable, mut before) = connected().await;
+        before.read_exact(&mut [0; 100_000]).await.unwrap();
+        cable.cut_after(Direction::ToClient, 61_234);
+        let mut client = TcpStream::connect(("127.0.0.1", cable.port())).await.unwrap();
+        let mut bytes = Vec::new();
+        let error = client.read_to_end(&mut bytes).await.unwrap_err();
+        assert_eq!((bytes.len(), error.kind()), (61_234, std::io::ErrorKind::ConnectionReset));
+        // A connection that was there before counts from the fault on.
+        before.write_all(&[1; 70_000]).await.unwrap();
+        let mut bytes = Vec::new();
+        before.read_to_end(&mut bytes).await.unwrap_err();
+        assert_eq!(bytes.len(), 61_234);
+    }
+
+    #[tokio::test]
+    async fn a_cut_at_zero_ends_idle_connections_too() {
+        let (cable, mut client) = connected().await;
+        client.read_exact(&mut [0; 100_000]).await.unwrap();
+        cable.cut_after(Direction::ToServer, 0);
+        assert!(client.read(&mut [0]).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_frozen_connection_goes_on_where_it_stopped() {
+        let (cable, mut client) = connected().await;
+        client.read_exact(&mut [0; 100_000]).await.unwrap();
+        cable.freeze_after(Direction::ToClient, 3);
+        client.write_all(b"hello").await.unwrap();
+        let mut three = [0; 3];
+        client.read_exact(&mut three).await.unwrap();
+        let mut rest = [0; 2];
+        assert!(tokio::time::timeout(Duration::from_millis(100), client.read_exact(&mut rest)).await.is_err());
+        cable.mend();
+        client.read_exact(&mut rest).await.unwrap();
+        assert_eq!((&three, &rest), (b"hel", b"lo"));
+        client.shutdown().await.unwrap();
+        assert_eq!(client.read(&mut [0]).await.unwrap(), 0, "a clean end stays one");
     }
 }

@@ -13,7 +13,9 @@ pub fn kill_container(cluster: &Cluster, namespace: &str, pod: &str, container: 
         match kill_process(pid, Signal::KILL) {
             // Gone with its PID 1 already.
             Ok(()) | Err(rustix::io::Errno::SRCH) => {}
-            Err(error) => return Err(error).with_context(|| format!("cannot kill process {pid:?} of {pod}/{container}")),
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot kill process {pid:?} of {pod}/{container}"));
+            }
         }
     }
     Ok(())
