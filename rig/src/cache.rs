@@ -6,6 +6,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
@@ -131,9 +132,15 @@ impl Lock {
     fn acquire(path: PathBuf) -> Result<Self> {
         loop {
             let file = File::create(&path).with_context(|| format!("cannot make the lock {}", path.display()))?;
-            if file.try_lock().is_err() {
-                crate::progress::say(&format!("waiting for another process that holds {}", path.display()));
-                file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
+            // Most are held for a moment only; the person at the terminal hears of the others.
+            let patience = Instant::now() + Duration::from_secs(1);
+            while file.try_lock().is_err() {
+                if Instant::now() > patience {
+                    crate::progress::say(&format!("waiting for another process that holds {}", path.display()));
+                    file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(5));
             }
             // The holder before us removed the file when it was done: then ours is a lock on nothing.
             let ours = file.metadata()?;

@@ -34,7 +34,7 @@ pub struct Cluster {
 pub struct Status {
     /// The cluster's name.
     pub name: String,
-    /// Whether its processes run. If not, a crash left the rest, and `up` or `down` removes it.
+    /// Whether it is up. If not, it is being started, or a crash left the rest: `up` or `down` removes that.
     pub running: bool,
     /// Whether its node says that it is ready.
     pub ready: bool,
@@ -58,7 +58,7 @@ impl Cluster {
         }
         let _lock = cache.lock(&format!("cluster-{name}"))?;
         let mut cluster = match Self::load(&cache, name)? {
-            Some(cluster) if cluster.state.is_running() => cluster,
+            Some(cluster) if cluster.state.is_up() => cluster,
             stale => {
                 if let Some(stale) = stale {
                     remains::remove(&stale.state)?;
@@ -79,7 +79,7 @@ impl Cluster {
     /// The cluster of this name, if it is up.
     pub fn find(name: &str) -> Result<Option<Self>> {
         check_name(name)?;
-        Ok(Self::load(&Cache::open()?, name)?.filter(|cluster| cluster.state.is_running()))
+        Ok(Self::load(&Cache::open()?, name)?.filter(|cluster| cluster.state.is_up()))
     }
 
     /// Ends the cluster of this name and removes everything that it left. Says whether there was anything.
@@ -108,7 +108,7 @@ impl Cluster {
     }
 
     fn status(&self) -> Status {
-        let running = self.state.is_running();
+        let running = self.state.is_up();
         Status {
             name: self.state.name.clone(),
             running,

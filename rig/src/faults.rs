@@ -10,6 +10,7 @@
 
 mod api_server;
 mod container;
+#[cfg(target_os = "linux")]
 mod disk;
 
 #[cfg(feature = "test-client")]
@@ -19,6 +20,7 @@ mod impostor;
 
 pub use api_server::{restart_api_server, start_api_server, stop_api_server};
 pub use container::kill_container;
+#[cfg(target_os = "linux")]
 pub use disk::{FullDisk, fill_disk};
 
 #[cfg(feature = "test-client")]

@@ -69,6 +69,7 @@ pub(super) fn start(cache: &Cache, name: &str) -> Result<Cluster> {
         port: listener.local_addr()?.port(),
         cgroups: cgroup::places(&format!("podbay-{name}-{}", &id[..8]))?,
         init: None,
+        is_complete: false,
         add_ons: BTreeSet::new(),
         directory,
     };
@@ -90,6 +91,8 @@ pub(super) fn start(cache: &Cache, name: &str) -> Result<Cluster> {
         remains::remove(&cluster.state)?;
         return Err(error.context(format!("cluster {name} didn't start{logs}")));
     }
+    cluster.state.is_complete = true;
+    cluster.state.save()?;
     step.done();
     Ok(cluster)
 }
@@ -152,8 +155,12 @@ fn is_init(pid: i32) -> bool {
 
 /// Puts a program from the cache into a cluster's directory. A link, not a copy: they are in one file system.
 pub(crate) fn link_program(program: &Path, directory: &Path) -> Result<()> {
-    let name = program.file_name().context("a program has a name")?;
-    fs::hard_link(program, directory.join(name)).with_context(|| format!("cannot link {}", program.display()))
+    let link = directory.join(program.file_name().context("a program has a name")?);
+    match fs::hard_link(program, link) {
+        // An add-on whose first attempt failed half way.
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        linked => linked.with_context(|| format!("cannot link {}", program.display())),
+    }
 }
 
 /// Writes a small file, making its directory.

@@ -20,6 +20,8 @@ pub(super) struct State {
     pub(super) cgroups: Vec<PathBuf>,
     /// PID 1 of the cluster.
     pub(super) init: Option<Process>,
+    /// Whether the start came to its end. If not, its process was killed meanwhile.
+    pub(super) is_complete: bool,
     pub(super) add_ons: BTreeSet<AddOn>,
     /// Where this is kept.
     #[serde(skip)]
@@ -39,6 +41,7 @@ impl State {
             port: 0,
             cgroups: Vec::new(),
             init: None,
+            is_complete: false,
             add_ons: BTreeSet::new(),
             directory: directory.to_owned(),
         };
@@ -60,6 +63,11 @@ impl State {
         fs::write(&draft, serde_json::to_vec_pretty(self)?)
             .and_then(|()| fs::rename(&draft, self.directory.join(FILE)))
             .with_context(|| format!("cannot write the state of cluster {}", self.name))
+    }
+
+    /// Whether the cluster can be used.
+    pub(super) fn is_up(&self) -> bool {
+        self.is_complete && self.is_running()
     }
 
     pub(super) fn is_running(&self) -> bool {

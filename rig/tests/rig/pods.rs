@@ -106,7 +106,7 @@ impl Pods {
     }
 }
 
-/// One GET over any byte stream; the whole answer.
+/// One GET over any byte stream; the whole answer, by its length, since the end of a forwarded stream comes a second late.
 pub(crate) async fn http_get(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     path: &str,
@@ -116,8 +116,14 @@ pub(crate) async fn http_get(
     let request = format!("GET {path} HTTP/1.1\r\nHost: rig\r\nConnection: close\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await?;
+    while !is_whole(&String::from_utf8_lossy(&answer)) && stream.read_buf(&mut answer).await? > 0 {}
     Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+fn is_whole(answer: &str) -> bool {
+    let Some((head, body)) = answer.split_once("\r\n\r\n") else { return false };
+    let length = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+    length.is_some_and(|length: usize| body.len() >= length)
 }
 
 fn is_ready(pod: &Pod) -> bool {
