@@ -17,18 +17,25 @@ mount --make-rprivate /
 
 # Fresh views of the cgroup hierarchies: with the cgroup namespace, their root is the cgroup that enter.sh entered, so
 # that the kubelet's /kubepods lands there and not in the host's.
-hierarchies=$(ls /sys/fs/cgroup)
+hierarchies=() links=()
+for path in /sys/fs/cgroup/*; do
+  if [ -L "$path" ]; then # such as cpu -> cpu,cpuacct
+    links+=("$(readlink "$path"):${path##*/}")
+  elif [ "${path##*/}" != unified ]; then
+    hierarchies+=("${path##*/}")
+  fi
+done
 umount -R /sys/fs/cgroup
 mount -t sysfs sysfs /sys
 mount -t tmpfs -o mode=755 cgroup /sys/fs/cgroup
-for hierarchy in $hierarchies; do
-  case $hierarchy in
-    unified) continue ;;
-    systemd) options=none,name=systemd ;;
-    *) options=$hierarchy ;;
-  esac
+for hierarchy in "${hierarchies[@]}"; do
+  options=$hierarchy
+  [ "$hierarchy" != systemd ] || options=none,name=systemd
   mkdir "/sys/fs/cgroup/$hierarchy"
   mount -t cgroup -o "$options" cgroup "/sys/fs/cgroup/$hierarchy"
+done
+for link in "${links[@]}"; do
+  ln -s "${link%%:*}" "/sys/fs/cgroup/${link##*:}"
 done
 
 # A new /run hides the old one. The state directory may be in there, so it waits at /mnt meanwhile.

@@ -1,6 +1,7 @@
 //! The certificates, keys and tokens of one cluster.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -32,6 +33,7 @@ impl Pki {
     /// Makes everything. `port` is the host's side of the API server.
     pub(crate) fn create(directory: PathBuf, port: u16) -> Result<Self> {
         fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o700))?;
         let pki = Self { directory };
         pki.key("ca")?;
         pki.openssl(&[

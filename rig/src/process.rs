@@ -67,3 +67,32 @@ fn tail(text: &str) -> &str {
     }
     &text[start..]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_names_the_program_and_carries_what_it_said() {
+        let error = output(command("sh").args(["-c", "echo broken pipes >&2; exit 3"])).unwrap_err().to_string();
+        assert!(
+            error.contains("\"sh\"") && error.contains("exit status: 3") && error.contains("broken pipes"),
+            "{error}"
+        );
+        let error = output(&mut command("no-such-program")).unwrap_err();
+        assert!(error.to_string().contains("cannot start \"no-such-program\""), "{error}");
+    }
+
+    #[test]
+    fn a_child_that_answers_before_it_has_read_everything_does_not_block() {
+        let input = vec![b'x'; 1 << 20];
+        assert_eq!(output_with_input(&mut command("cat"), &input).unwrap().len(), input.len());
+        assert_eq!(output_with_input(&mut command("true"), &input).unwrap(), "");
+    }
+
+    #[test]
+    fn a_long_error_keeps_its_end() {
+        let text = format!("{}é the reason", "noise ".repeat(2000));
+        assert!(tail(&text).ends_with("é the reason") && tail(&text).len() <= 4000);
+    }
+}

@@ -52,7 +52,7 @@ const RUNTIME_CLASSES: &str = include_str!("../../manifests/runtime-classes.yaml
 /// Starts a cluster in a directory that isn't there yet, and waits until it can run pods.
 pub(super) fn start(cache: &Cache, name: &str) -> Result<Cluster> {
     let programs = [toolchain::ONEBOX.file(cache)?, toolchain::KUBE_ROUTER.file(cache)?];
-    let (first, base) = (image::pause_and_busybox(), image::base());
+    let (first, base) = (image::pause_and_busybox()?, image::base());
     for image in first.iter().chain(&base) {
         image.prepare(cache)?;
     }

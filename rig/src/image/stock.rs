@@ -31,17 +31,17 @@ const PYTHON: &str = "python3.11";
 const WAIT: [&str; 3] = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"];
 
 /// What the first pods need.
-pub(crate) fn pause_and_busybox() -> Vec<Image> {
+pub(crate) fn pause_and_busybox() -> Result<Vec<Image>> {
     let pause = Layer::new("pause", Key::new("pause 1").with(PAUSE), |_, root| {
         let source = root.with_file_name("pause.c");
         fs::write(&source, PAUSE)?;
         output(command("cc").args(["-Os", "-static", "-s", "-o"]).arg(root.join("pause")).arg(&source))?;
         Ok(fs::remove_file(source)?)
     });
-    vec![
+    Ok(vec![
         Image::new("localhost/pause:1").layer(pause).entrypoint(["/pause"]),
-        Image::new(BUSYBOX).layer(busybox()).command(WAIT),
-    ]
+        Image::new(BUSYBOX).layer(busybox()?).command(WAIT),
+    ])
 }
 
 const PAUSE: &str = include_str!("../../images/pause.c");
@@ -116,8 +116,9 @@ fn program(tool: &'static Program, directory: &'static str) -> Result<Layer> {
     }))
 }
 
-fn busybox() -> Layer {
-    Layer::new("busybox", Key::new("busybox 1"), |_, root| {
+fn busybox() -> Result<Layer> {
+    let key = Key::new("busybox 2").with_file(Path::new("/bin/busybox"))?;
+    Ok(Layer::new("busybox", key, |_, root| {
         for directory in ["bin", "etc", "root", "tmp"] {
             fs::create_dir(root.join(directory))?;
         }
@@ -129,7 +130,7 @@ fn busybox() -> Layer {
             symlink("busybox", root.join("bin").join(applet))?;
         }
         Ok(())
-    })
+    }))
 }
 
 /// Debian with Python 3. Images carry no times, so Python would think every compiled module stale and compile it

@@ -62,6 +62,8 @@ async fn everything() -> Result<Ran> {
     step("pod: create to Ready", pods.run("client", pods::waiting(rig::DEBIAN))).await?;
     step("NetworkPolicy closes and opens", network::deny_all(&first, &namespace, &pods)).await?;
     step("warm claim, reached through the router", sandboxes::claim(&first, &namespace)).await?;
+    step("sandboxd: create to Ready", sandboxes::sandboxd(&pods)).await?;
+    step("Gateway with an address", sandboxes::gateway(&first, &namespace)).await?;
 
     step("API server: stop, start, works again", faults::api_server(&first, &namespace, &pods)).await?;
     step("kill a container, fill a disk", faults::pod(&first, &namespace, &pods)).await?;

@@ -5,11 +5,14 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use futures_util::TryStreamExt;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{
+    Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams, WatchEvent,
+    WatchParams,
+};
 use rig::{Namespace, TestCluster};
 use serde_json::{Value, json};
 
-use crate::pods::http_get;
+use crate::pods::{Pods, http_get, waiting};
 use crate::timing::part;
 
 pub(crate) async fn claim(cluster: &TestCluster, namespace: &Namespace) -> Result<()> {
@@ -53,6 +56,31 @@ pub(crate) async fn claim(cluster: &TestCluster, namespace: &Namespace) -> Resul
     let answer = http_get(stream, "/", &headers).await?;
     ensure!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"status\":\"ok\""), "{answer}");
     part("GET through the router", start);
+    Ok(())
+}
+
+/// The Go runtime starts and says that it is healthy.
+pub(crate) async fn sandboxd(pods: &Pods) -> Result<()> {
+    let mut spec = waiting(rig::SANDBOXD);
+    spec["containers"][0]["readinessProbe"] =
+        json!({"httpGet": {"path": "/v1/health", "port": 8080}, "periodSeconds": 1});
+    pods.run("sandboxd", spec).await
+}
+
+/// A Gateway can be made, and gets an address when somebody writes its status.
+pub(crate) async fn gateway(cluster: &TestCluster, namespace: &Namespace) -> Result<()> {
+    let kind = GroupVersionKind::gvk("gateway.networking.k8s.io", "v1", "Gateway");
+    let gateways: Api<DynamicObject> =
+        Api::namespaced_with(cluster.admin(), namespace.name(), &ApiResource::from_gvk(&kind));
+    let wanted = serde_json::from_value(json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "metadata": {"name": "front"},
+        "spec": {"gatewayClassName": "rig", "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]},
+    }))?;
+    gateways.create(&PostParams::default(), &wanted).await?;
+    let address = json!({"status": {"addresses": [{"type": "IPAddress", "value": "127.0.0.1"}]}});
+    gateways.patch_status("front", &PatchParams::default(), &Patch::Merge(&address)).await?;
+    let made = serde_json::to_value(gateways.get("front").await?)?;
+    ensure!(made["status"]["addresses"][0]["value"] == "127.0.0.1", "{made}");
     Ok(())
 }
 
