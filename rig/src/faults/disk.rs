@@ -6,8 +6,9 @@ use std::os::fd::OwnedFd;
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, fstatvfs, openat, openat2, unlinkat};
+use rustix::process::Pid;
 
-use super::container::processes;
+use super::container::id;
 use crate::cluster::Cluster;
 
 /// More than this is not filled: it would be the machine's own disk or memory.
@@ -65,12 +66,30 @@ impl FullDisk {
 
     /// The directory, as the container's first process sees it; links in it can't lead out of the container.
     fn open(&self) -> Result<OwnedFd> {
-        let first = processes(&self.cluster, &self.namespace, &self.pod, &self.container)?[0];
+        let first = self.first_process()?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = openat(CWD, format!("/proc/{}/root", first.as_raw_pid()), flags, Mode::empty())?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         openat2(&root, self.directory.as_str(), flags, Mode::empty(), ResolveFlags::IN_ROOT)
             .with_context(|| format!("cannot open {} of pod {}/{}", self.directory, self.namespace, self.pod))
+    }
+
+    /// The container's first process by its number on the host. With gVisor there is none: it keeps its own processes.
+    fn first_process(&self) -> Result<Pid> {
+        let id = id(&self.cluster, &self.namespace, &self.pod, &self.container)?;
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir("/proc")? {
+            let number = entry?.file_name().to_str().and_then(|name| name.parse().ok());
+            let Some(pid) = number.and_then(Pid::from_raw) else { continue };
+            // A process may end while we look: then it isn't the container's any more.
+            let cgroups = std::fs::read_to_string(format!("/proc/{}/cgroup", pid.as_raw_pid())).unwrap_or_default();
+            if cgroups.lines().any(|line| line.ends_with(&id)) {
+                found.push(pid);
+            }
+        }
+        found.into_iter().min_by_key(|pid| pid.as_raw_pid()).with_context(|| {
+            format!("container {:?} of pod {}/{} has no process on the host", self.container, self.namespace, self.pod)
+        })
     }
 
     fn remove(&self) -> Result<()> {

@@ -51,19 +51,24 @@ pub(crate) async fn pod(cluster: &TestCluster, namespace: &Namespace, pods: &Pod
     let refused = spawn_blocking(move || faults::fill_disk(&held, &name, "victim", "main", "/tmp")).await?;
     ensure!(refused.is_err_and(|error| error.to_string().contains("MiB free")), "the machine's own memory was filled");
 
-    let (held, name) = (Cluster::clone(cluster), namespace.name().to_owned());
-    spawn_blocking(move || faults::kill_container(&held, &name, "victim", "main")).await??;
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
-        let pod = pods.get("victim").await?;
-        let statuses = pod.status.and_then(|status| status.container_statuses).unwrap_or_default();
-        if statuses.first().is_some_and(|status| status.restart_count == 1 && status.ready) {
-            break;
-        }
-        ensure!(Instant::now() < deadline, "the container wasn't started again: {statuses:?}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
+    for pod in ["victim", "gvisor"] {
+        let (held, name) = (Cluster::clone(cluster), namespace.name().to_owned());
+        spawn_blocking(move || faults::kill_container(&held, &name, pod, "main")).await??;
+        started_again(pods, pod).await?;
     }
     Ok(())
+}
+
+async fn started_again(pods: &Pods, name: &str) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let statuses = pods.get(name).await?.status.and_then(|status| status.container_statuses).unwrap_or_default();
+        if statuses.first().is_some_and(|status| status.restart_count == 1 && status.ready) {
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "the container of {name} wasn't started again: {statuses:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 pub(crate) async fn cable(cluster: &TestCluster, namespace: &Namespace) -> Result<()> {
