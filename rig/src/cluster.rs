@@ -193,16 +193,22 @@ impl Cluster {
         start::wait_for(self, "the node", || start::node_is_ready(self))
     }
 
+    /// containerd's command line, for what the kubelet sees.
+    pub(crate) fn ctr(&self) -> Result<Command> {
+        let mut ctr = self.inside("ctr")?;
+        ctr.args(["--address", "/run/rig/containerd.sock", "--namespace", "k8s.io"]);
+        Ok(ctr)
+    }
+
     /// Makes images (or finds them in the cache) and imports them, for pods with `imagePullPolicy: Never`.
     pub fn add_images(&self, images: &[Image]) -> Result<()> {
         let first = images.first().map(Image::name).unwrap_or_default().replace(['/', ':'], "-");
         let layout = self.directory().join(format!("import-{first}"));
-        let _archive = Archive::create(&self.cache, images, &layout)?;
+        let present = output(self.ctr()?.args(["content", "ls", "--quiet"]))?.lines().map(str::to_owned).collect();
+        let _archive = Archive::create(&self.cache, images, &layout, &present)?;
         let mut pack = command("tar").arg("-C").arg(&layout).args(["-cf", "-", "."]).stdout(Stdio::piped()).spawn()?;
         let archive = pack.stdout.take().context("no pipe from tar")?;
-        let mut import = self.inside("ctr")?;
-        import.args(["--address", "/run/rig/containerd.sock", "--namespace", "k8s.io", "images", "import", "-"]);
-        let imported = output(import.stdin(archive));
+        let imported = output(self.ctr()?.args(["images", "import", "-"]).stdin(archive));
         let packed = pack.wait()?;
         imported.with_context(|| format!("cannot import {}", names(images)))?;
         ensure!(packed.success(), "tar failed to pack {}: {packed}", names(images));

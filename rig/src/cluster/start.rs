@@ -185,10 +185,7 @@ pub(super) fn wait_for(cluster: &Cluster, what: &str, is_there: impl Fn() -> boo
 
 fn containerd_answers(cluster: &Cluster) -> bool {
     let socket = cluster.directory().join("containerd.sock");
-    socket.exists()
-        && cluster
-            .inside("ctr")
-            .is_ok_and(|mut ctr| output(ctr.args(["--address", "/run/rig/containerd.sock", "version"])).is_ok())
+    socket.exists() && cluster.ctr().is_ok_and(|mut ctr| output(ctr.arg("version")).is_ok())
 }
 
 /// Whether the node is ready and the first pod will find its service account.

@@ -1,5 +1,6 @@
 //! Several images as one OCI layout: layers that they share are in it once.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -15,15 +16,23 @@ const MEDIA: &str = "application/vnd.oci.image";
 /// A directory in OCI layout, made of links into the cache; gone when dropped.
 pub(crate) struct Archive<'a> {
     directory: &'a Path,
+    /// Digests of blobs that whoever gets the archive has already.
+    left_out: &'a BTreeSet<String>,
 }
 
 impl<'a> Archive<'a> {
-    /// Lays out `images` in `directory`, which must be in the same file system as the cache.
-    pub(crate) fn create(cache: &Cache, images: &[Image], directory: &'a Path) -> Result<Self> {
+    /// Lays out `images` in `directory`, which must be in the same file system as the cache. Layers with the digests
+    /// `left_out` are only referred to: reading a hundred megabytes once more takes longer than all the rest.
+    pub(crate) fn create(
+        cache: &Cache,
+        images: &[Image],
+        directory: &'a Path,
+        left_out: &'a BTreeSet<String>,
+    ) -> Result<Self> {
         remove_tree(directory)?;
         fs::create_dir_all(directory.join("blobs/sha256"))
             .with_context(|| format!("cannot make {}", directory.display()))?;
-        let archive = Self { directory };
+        let archive = Self { directory, left_out };
         let manifests: Vec<Value> = images
             .iter()
             .map(|image| archive.add(cache, image))
@@ -41,11 +50,11 @@ impl<'a> Archive<'a> {
         let mut digests = Vec::new();
         for layer in &image.layers {
             let packed = layer.packed(cache)?;
+            let digest = format!("sha256:{}", packed.digest);
             let blob = self.directory.join("blobs/sha256").join(&packed.digest);
-            if !blob.exists() {
+            if !blob.exists() && !self.left_out.contains(&digest) {
                 fs::hard_link(&packed.file, &blob).with_context(|| format!("cannot link {}", packed.file.display()))?;
             }
-            let digest = format!("sha256:{}", packed.digest);
             layers.push(json!({"mediaType": format!("{MEDIA}.layer.v1.tar"), "digest": digest, "size": packed.size}));
             digests.push(digest);
         }
