@@ -15,6 +15,7 @@
 //! # Ok(()) }
 //! ```
 
+mod account;
 mod addon;
 mod availability;
 mod cache;

@@ -25,7 +25,6 @@ pub(crate) struct Pki {
 
 impl Pki {
     /// The one in `directory`.
-    #[cfg(feature = "test-client")]
     pub(crate) fn at(directory: PathBuf) -> Self {
         Self { directory }
     }

@@ -1,6 +1,7 @@
 //! `cargo xtask cluster`: a real Kubernetes, up and down. The work is done by the `rig` library.
 
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -30,6 +31,14 @@ pub(crate) enum Action {
     Status,
     /// Prints the settings for a shell: eval "$(cargo xtask cluster env)".
     Env(Which),
+    /// Makes a namespace and a least-privilege account in it, and prints its kubeconfig.
+    Account {
+        #[command(flatten)]
+        which: Which,
+        /// A manifest file with the roles of the account.
+        #[arg(long, value_name = "FILE")]
+        roles: PathBuf,
+    },
     /// Shows the log of one of a cluster's programs, or lists them.
     Logs {
         #[command(flatten)]
@@ -81,6 +90,10 @@ pub(crate) fn run(action: Action) -> Result<()> {
             let cluster = which.find()?;
             println!("export KUBECONFIG='{}'", cluster.kubeconfig().display());
             println!("export PATH='{}':\"$PATH\"", cluster.programs().display());
+            Ok(())
+        }
+        Action::Account { which, roles } => {
+            println!("{}", which.find()?.account(&roles)?);
             Ok(())
         }
         Action::Logs { which, program, follow } => logs(&which.find()?, program.as_deref(), follow),

@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::Api;
 use kube::api::ListParams;
 use rig::{AddOn, Cluster, Namespace, TestCluster, rule};
+use serde_json::json;
 use timing::step;
 use traces::Traces;
 
@@ -50,6 +51,8 @@ async fn everything() -> Result<Ran> {
     };
     let namespace = step("namespace and account", account(&first)).await?;
     step("the account may do no more than its rules", least_privilege(&namespace)).await?;
+
+    step("the same by command, for other languages", account_by_command(&first)).await?;
 
     let pods = pods::Pods::of(&namespace);
     step("pod: create to Ready", pods.run("server", pods::server())).await?;
@@ -93,6 +96,29 @@ async fn account(cluster: &TestCluster) -> Result<Namespace> {
             rule("extensions.agents.x-k8s.io", ["sandboxclaims"], all),
         ])
         .await
+}
+
+/// What tests in Python and TypeScript get: a kubeconfig, made by `cargo xtask cluster account`.
+async fn account_by_command(cluster: &TestCluster) -> Result<()> {
+    let file = tempfile::NamedTempFile::new()?;
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "reader"},
+        "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}],
+    });
+    std::fs::write(&file, role.to_string())?;
+    let kubeconfig = tempfile::NamedTempFile::new()?;
+    std::fs::write(&kubeconfig, cluster.account(file.path())?)?;
+    let kubectl = |arguments: &[&str]| {
+        let mut kubectl = std::process::Command::new(cluster.programs().join("kubectl"));
+        kubectl.arg("--kubeconfig").arg(kubeconfig.path()).args(arguments).output()
+    };
+    ensure!(kubectl(&["get", "pods"])?.status.success(), "the account can't list pods");
+    let refused = kubectl(&["get", "secrets"])?;
+    ensure!(String::from_utf8_lossy(&refused.stderr).contains("Forbidden"), "{refused:?}");
+    std::fs::write(&file, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}).to_string())?;
+    let error = cluster.account(file.path()).err().map(|error| error.to_string()).unwrap_or_default();
+    ensure!(error.contains("configmap/x, which is no Role"), "{error:?}");
+    Ok(())
 }
 
 async fn least_privilege(namespace: &Namespace) -> Result<()> {
