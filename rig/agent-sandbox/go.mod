@@ -1,6 +1,6 @@
 module podbay.dev/rig/agent-sandbox
 
-go 1.26.8
+go 1.26.0
 
 tool (
 	sigs.k8s.io/agent-sandbox/cmd/agent-sandbox-controller

@@ -1,6 +1,6 @@
 module podbay.dev/rig/gvisor
 
-go 1.26.8
+go 1.26.3
 
 tool (
 	gvisor.dev/gvisor/runsc

@@ -1,6 +1,6 @@
 module podbay.dev/rig/kube-router
 
-go 1.26.8
+go 1.26.0
 
 tool github.com/cloudnativelabs/kube-router/v2/cmd/kube-router
 

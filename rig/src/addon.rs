@@ -80,8 +80,7 @@ fn agent_sandbox(cluster: &Cluster) -> Result<()> {
     cluster.add_images(&images)?;
 
     let controller = output(cluster.kubectl().arg("kustomize").arg(upstream.join("k8s")))?;
-    let placeholder = "ko://sigs.k8s.io/agent-sandbox/cmd/agent-sandbox-controller";
-    cluster.apply(&replaced(&controller, &[(placeholder, "localhost/agent-sandbox-controller:1")])?)?;
+    cluster.apply(&with_image(&controller, "cmd/agent-sandbox-controller", "localhost/agent-sandbox-controller:1")?)?;
 
     let mut router = String::new();
     for name in ["serviceaccount", "rbac", "service", "deployment"] {
@@ -90,18 +89,25 @@ fn agent_sandbox(cluster: &Cluster) -> Result<()> {
         router += "\n---\n";
     }
     // One replica is enough here; a probe each second because tests wait for it.
-    let changes = [
-        ("registry.k8s.io/agent-sandbox/sandbox-router-go:latest", "localhost/sandbox-router:1"),
-        ("replicas: 2", "replicas: 1"),
-        ("cpu: 250m", "cpu: 50m"),
-        ("periodSeconds: 5", "periodSeconds: 1"),
-    ];
+    let changes = [("replicas: 2", "replicas: 1"), ("cpu: 250m", "cpu: 50m"), ("periodSeconds: 5", "periodSeconds: 1")];
+    let router = with_image(&router, "agent-sandbox/sandbox-router-go", "localhost/sandbox-router:1")?;
     cluster.apply(&replaced(&router, &changes)?)?;
     cluster.apply(WARM_POOL)?;
     let wait = ["--namespace=agent-sandbox-system", "rollout", "status", "deployment", "--timeout=90s"];
     output(cluster.kubectl().args(wait)).context("controller or router doesn't get ready")?;
     let ready = ["wait", "sandboxwarmpool/python", "--for=jsonpath={.status.readyReplicas}=1", "--timeout=90s"];
     output(cluster.kubectl().args(["--namespace=default"]).args(ready)).context("the warm pool doesn't fill").map(drop)
+}
+
+/// Puts an image in the place of the one that contains `theirs`.
+fn with_image(manifests: &str, theirs: &str, ours: &str) -> Result<String> {
+    let is_theirs = |line: &&str| line.trim_start().starts_with("image:") && line.contains(theirs);
+    ensure!(manifests.lines().any(|line| is_theirs(&line)), "upstream's manifests have no image {theirs:?} any more");
+    let changed = manifests.lines().map(|line| match line.find("image:") {
+        Some(indent) if is_theirs(&line) => format!("{}image: {ours}\n", &line[..indent]),
+        _ => format!("{line}\n"),
+    });
+    Ok(changed.collect())
 }
 
 fn replaced(text: &str, changes: &[(&str, &str)]) -> Result<String> {
@@ -159,5 +165,9 @@ mod tests {
     fn a_manifest_that_changed_upstream_is_an_error() {
         assert_eq!(replaced("a: 1", &[("a: 1", "a: 2")]).unwrap(), "a: 2");
         assert!(replaced("a: 3", &[("a: 1", "a: 2")]).is_err());
+        let manifest = "# image: there/router:1\n  image: there/router:1 # note\n  image: other\n";
+        let changed = "# image: there/router:1\n  image: ours\n  image: other\n";
+        assert_eq!(with_image(manifest, "there/router", "ours").unwrap(), changed);
+        assert!(with_image("image: other\n", "there/router", "ours").is_err());
     }
 }

@@ -15,7 +15,7 @@ use kube::Api;
 use kube::api::ListParams;
 use rig::{AddOn, Cluster, Namespace, TestCluster, rule};
 use serde_json::json;
-use timing::step;
+use timing::{first_step, step};
 use traces::Traces;
 
 /// Clusters of this test alone, so that one that a developer has up is left alone.
@@ -45,7 +45,8 @@ enum Ran {
 
 async fn everything() -> Result<Ran> {
     let add_ons = [AddOn::AgentSandbox, AddOn::Gvisor, AddOn::GatewayApi];
-    let Some(first) = step("up, then agent-sandbox, gVisor, Gateway API", rig::cluster_named(FIRST, &add_ons)).await?
+    let Some(first) =
+        first_step("up, then agent-sandbox, gVisor, Gateway API", rig::cluster_named(FIRST, &add_ons)).await?
     else {
         return Ok(Ran::No);
     };
