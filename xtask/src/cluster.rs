@@ -123,7 +123,7 @@ fn status() -> Result<()> {
         let health = match (status.running, status.ready) {
             (true, true) => "ready",
             (true, false) => "up, but not ready",
-            (false, _) => "dead: `up` or `down` removes the rest",
+            (false, _) => "not up: being started, or left by a crash",
         };
         let add_ons: Vec<&str> = status.add_ons.iter().map(|add_on| add_on.name()).collect();
         let memory = status.memory.map(|bytes| format!("{} MB", bytes / 1_000_000)).unwrap_or_default();
