@@ -25,6 +25,16 @@ async fn a_command_prints_and_ends() {
 }
 
 #[tokio::test]
+async fn merged_streams_keep_their_exact_order() {
+    let daemon = Daemon::start();
+    let line = "for i in 1 2 3 4 5 6 7 8 9; do echo e$i >&2; echo o$i; done";
+    let output = daemon.sandbox().run(Command { merge: true, ..Command::shell(line) }).await.unwrap();
+    let expected: String = (1..=9).map(|number| format!("e{number}\no{number}\n")).collect();
+    assert_eq!(output.text(), expected);
+    assert!(output.stderr().is_empty());
+}
+
+#[tokio::test]
 async fn it_runs_in_the_working_directory_with_the_given_environment() {
     let daemon = Daemon::start();
     let sandbox = daemon.sandbox();
