@@ -99,7 +99,7 @@ async fn files(sandbox: &Sandbox, work: &Path) {
     table.row("floor: read of the file", &Samples::of_blocking(2000, || drop(std::fs::read(&path).unwrap())));
     let python = || quiet("/usr/bin/python3", &["-c", "import os,json,base64,fnmatch; open('/etc/hostname').read()"]);
     table.row("floor: a Python script that reads", &Samples::of_blocking(40, python));
-    table.row("podbay: hello (an empty round trip)", &Samples::of(2000, |_| ping(sandbox)).await);
+    table.row("podbay: stat of a missing file", &Samples::of(2000, |_| missing(sandbox)).await);
     table.row(
         "**podbay: read**",
         &Samples::of(2000, |_| async { drop(sandbox.read(&Read::new("small/file0.txt")).await.unwrap()) }).await,
@@ -146,7 +146,7 @@ async fn files(sandbox: &Sandbox, work: &Path) {
     table.row("podbay: open a connection and say hello", &Samples::of(300, connect).await);
 }
 
-async fn ping(sandbox: &Sandbox) {
+async fn missing(sandbox: &Sandbox) {
     let missing = sandbox.stat(&Stat::new("no/such/file")).await;
     assert!(missing.is_err());
 }
