@@ -4,7 +4,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use podbay::local::{Local, Options};
+use podbay::local::Local;
+use podbay::provider::{Provider, Wanted};
 use podbay::{Command, Event, RawPath, State, Stream};
 
 /// Sandboxes for AI agents.
@@ -38,9 +39,10 @@ async fn main() -> ExitCode {
 }
 
 async fn run(words: Vec<String>) -> anyhow::Result<u8> {
-    let sandbox = Local::new()?.get_or_create(&Options { leashed: true, ..Options::default() }).await?;
+    let local = Local::new()?;
+    let made = local.get_or_create(&Wanted { leashed: true, ..Wanted::default() }).await?;
     let command = Command { timeout_ms: 0, ..Command::argv(words.into_iter().map(RawPath::from)) };
-    let mut exec = sandbox.spawn(command).await?;
+    let mut exec = made.sandbox.spawn(command).await?;
     let mut code = 125;
     while let Some(event) = exec.next().await? {
         match event {
@@ -55,6 +57,6 @@ async fn run(words: Vec<String>) -> anyhow::Result<u8> {
         }
     }
     std::io::stdout().flush()?;
-    sandbox.delete().await?;
+    local.delete(&made.id).await?;
     Ok(code)
 }

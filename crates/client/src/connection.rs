@@ -166,7 +166,8 @@ fn nobody() -> Welcome {
         instance: String::new(),
         workdir: "/".into(),
         state: "/".into(),
-        exec_limits: false,
+        idle_ms: 0,
+        running: 0,
     }
 }
 

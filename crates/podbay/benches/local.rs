@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use measure::{Samples, Table};
 use podbay::files::{Edit, Ls, Read, Write};
-use podbay::local::{Local, Options};
+use podbay::local::Local;
+use podbay::provider::{Provider, Wanted};
 
 const BWRAP: &[&str] = &[
     "--unshare-all",
@@ -48,17 +49,19 @@ async fn main() {
     table.row("`bwrap … true`", &Samples::of_blocking(200, || quiet("bwrap", BWRAP)));
     let podbay = std::env::var("PODBAY_BENCH_BINARY").expect("cargo xtask bench sets PODBAY_BENCH_BINARY");
     table.row("**`podbay run -- true`**", &Samples::of_blocking(200, || quiet(&podbay, &["run", "--", "true"])));
+    let wanted = Wanted { leashed: true, ..Wanted::default() };
     let mut created = Vec::new();
     for _ in 0..200 {
         let begun = Instant::now();
-        let sandbox = local.get_or_create(&Options { leashed: true, ..Options::default() }).await.unwrap();
-        assert!(sandbox.run("true").await.unwrap().success());
+        let provided = local.get_or_create(&wanted).await.unwrap();
+        assert!(provided.sandbox.run("true").await.unwrap().success());
         created.push(begun.elapsed());
-        sandbox.delete().await.unwrap();
+        local.delete(&provided.id).await.unwrap();
     }
     table.row("**podbay, in process: create to first result**", &Samples::from(created));
 
-    let sandbox = local.get_or_create(&Options { leashed: true, ..Options::default() }).await.unwrap();
+    let provided = local.get_or_create(&wanted).await.unwrap();
+    let sandbox = provided.sandbox.clone();
     let table = Table::times("In a sandbox that is there");
     table.row("floor: fork and exec of `sh -c true`", &Samples::of_blocking(300, || quiet("/bin/sh", &["-c", "true"])));
     table.row(
@@ -82,7 +85,7 @@ async fn main() {
         }
     };
     table.row("**edit**", &Samples::of(2000, edit).await);
-    sandbox.delete().await.unwrap();
+    local.delete(&provided.id).await.unwrap();
 }
 
 fn quiet(program: &str, arguments: &[&str]) {
