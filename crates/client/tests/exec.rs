@@ -248,7 +248,7 @@ async fn limits_that_need_a_cgroup_hold_or_are_refused() {
     let sandbox = daemon.sandbox();
     let hog = Command {
         limits: Limits { memory: Some(64 << 20), ..Limits::default() },
-        ..Command::shell("tail -c 200000000 /dev/zero | wc -c")
+        ..Command::shell("head -c 200000000 /dev/zero | tail -c 190000000 | wc -c")
     };
     match sandbox.run(hog).await {
         Ok(output) => {
