@@ -106,18 +106,15 @@ async fn changed(
     Ok(once(daemon, name, id, serve).await)
 }
 
-async fn simple<T: Serialize>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<Reply>
+async fn simple<T>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<Reply>
 where
-    T: Send + 'static,
+    T: Serialize + Send + 'static,
 {
     Reply::new(&blocking(work).await??)
 }
 
 /// A search ends soon after its caller has gone.
-async fn search<T: Serialize>(work: impl FnOnce(&Cancel) -> Result<T> + Send + 'static) -> Result<Reply>
-where
-    T: Send + 'static,
-{
+async fn search<T: Serialize + 'static>(work: impl FnOnce(&Cancel) -> Result<T> + Send + 'static) -> Result<Reply> {
     struct CancelOnDrop(Cancel);
     impl Drop for CancelOnDrop {
         fn drop(&mut self) {
