@@ -51,13 +51,26 @@ pub fn run(options: &Options) -> Result<()> {
 
 fn lint() -> Result<()> {
     tools::run(cargo().args(["fmt", "--all", "--check"]))?;
-    tools::run(cargo().args(["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
-    tools::run(cargo().args(["doc", "--quiet", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
+    tools::run(cargo().args([
+        "clippy",
+        "--quiet",
+        "--workspace",
+        "--all-features",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ]))?;
+    tools::run(
+        cargo()
+            .args(["doc", "--quiet", "--workspace", "--all-features", "--no-deps"])
+            .env("RUSTDOCFLAGS", "-D warnings"),
+    )
 }
 
 fn tests(options: &Options, left_out: &mut Vec<String>) -> Result<()> {
     let mut test = cargo();
-    test.args(["test", "--workspace"]);
+    test.args(["test", "--workspace", "--all-features"]);
     let mut need = |what: &str, met: Result<()>| match met {
         Err(error) if everything_is_required() => Err(error.context(format!("PODBAY_REQUIRE=all, and {what}"))),
         Err(error) => {

@@ -226,16 +226,24 @@ async fn a_killed_shim_leaves_its_command_lost_and_it_never_runs_again() {
     assert!(matches!(exec.next().await.unwrap(), Some(Event::End(info)) if info.state == State::Lost));
     assert_eq!(sandbox.start_as(id, line).await.unwrap().state, State::Lost);
     assert_eq!(std::fs::read_to_string(daemon.work().join("count")).unwrap(), "ran\n");
+
+    // What the shim left without a parent is podbayd's now, and so is taking leave of it.
+    let orphans = children(daemon.pid());
+    assert!(orphans.len() > 1, "the zygote and the command: {orphans:?}");
+    support::kill_below(&daemon.work());
+    eventually("podbayd has reaped them", || children(daemon.pid()).len() == 1).await;
+}
+
+fn children(pid: i32) -> Vec<i32> {
+    let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    list.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
 }
 
 #[tokio::test]
 async fn a_killed_zygote_is_replaced() {
     let daemon = Daemon::start();
     let sandbox = daemon.sandbox();
-    let zygote: i32 = {
-        let children = format!("/proc/{0}/task/{0}/children", daemon.pid());
-        std::fs::read_to_string(children).unwrap().split_whitespace().next().unwrap().parse().unwrap()
-    };
+    let zygote = children(daemon.pid())[0];
     std::process::Command::new("kill").args(["-9", &zygote.to_string()]).status().unwrap();
     eventually("the zygote is dead", || !alive(zygote)).await;
     assert_eq!(sandbox.run("echo still here").await.unwrap().text(), "still here\n");

@@ -16,6 +16,8 @@ pub mod message;
 pub mod operation;
 pub mod path;
 pub mod record;
+#[cfg(feature = "schema")]
+pub mod schema;
 pub mod session;
 
 pub use error::{Error, ErrorCode, Result};
