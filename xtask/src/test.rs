@@ -70,7 +70,7 @@ fn lint() -> Result<()> {
 
 fn tests(options: &Options, left_out: &mut Vec<String>) -> Result<()> {
     let mut test = cargo();
-    test.args(["test", "--workspace", "--all-features"]);
+    test.args(["test", "--workspace", "--all-features", "--no-fail-fast"]);
     let mut need = |what: &str, met: Result<()>| match met {
         Err(error) if everything_is_required() => Err(error.context(format!("PODBAY_REQUIRE=all, and {what}"))),
         Err(error) => {

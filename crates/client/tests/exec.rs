@@ -115,6 +115,8 @@ async fn background_children_live_on_are_listed_and_can_be_killed() {
     assert!(begun.elapsed() < Duration::from_secs(5), "the child didn't hold the result back");
     let pid: i32 = output.text().trim().parse().unwrap();
     assert!(alive(pid));
+    eventually("the child runs its program", || std::fs::read(format!("/proc/{pid}/comm")).unwrap() == b"sleep\n")
+        .await;
     let listed = sandbox.commands(true).await.unwrap();
     assert_eq!(listed.len(), 1);
     assert_eq!(listed[0].processes.iter().map(|process| process.pid).collect::<Vec<_>>(), [pid]);
