@@ -1,4 +1,5 @@
 //! Commands, one behaviour each.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod support;
 
@@ -21,6 +22,16 @@ async fn a_command_prints_and_ends() {
     assert_eq!(std::fs::read_to_string(log).unwrap(), "out\nerr\n");
     let exit = output.exit().unwrap();
     assert!(exit.duration_us > 0 && exit.usage.peak_memory > 0, "{exit:?}");
+}
+
+#[tokio::test]
+async fn merged_streams_keep_their_exact_order() {
+    let daemon = Daemon::start();
+    let line = "for i in 1 2 3 4 5 6 7 8 9; do echo e$i >&2; echo o$i; done";
+    let output = daemon.sandbox().run(Command { merge: true, ..Command::shell(line) }).await.unwrap();
+    let expected: String = (1..=9).map(|number| format!("e{number}\no{number}\n")).collect();
+    assert_eq!(output.text(), expected);
+    assert!(output.stderr().is_empty());
 }
 
 #[tokio::test]

@@ -24,8 +24,8 @@ pub struct Child {
     pub stdin: Option<OwnedFd>,
     /// Standard output.
     pub stdout: OwnedFd,
-    /// Standard error.
-    pub stderr: OwnedFd,
+    /// Standard error, unless it goes where standard output goes.
+    pub stderr: Option<OwnedFd>,
 }
 
 /// Starts it.
@@ -35,8 +35,16 @@ pub struct Child {
 pub fn spawn(start: &control::Start) -> Result<Child> {
     let mut command = command_line(start)?;
     let (stdout, stdout_theirs) = pipe()?;
-    let (stderr, stderr_theirs) = pipe()?;
-    command.stdout(Stdio::from(stdout_theirs)).stderr(Stdio::from(stderr_theirs));
+    let stderr = if start.command.merge {
+        let same = stdout_theirs.try_clone().map_err(|error| Error::new(ErrorCode::SpawnFailed, error.to_string()))?;
+        command.stderr(Stdio::from(same));
+        None
+    } else {
+        let (stderr, theirs) = pipe()?;
+        command.stderr(Stdio::from(theirs));
+        Some(stderr)
+    };
+    command.stdout(Stdio::from(stdout_theirs));
     let stdin = if start.command.stdin {
         let (theirs, ours) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(no_pipe)?;
         rustix::io::ioctl_fionbio(&ours, true).map_err(no_pipe)?;

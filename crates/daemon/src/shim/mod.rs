@@ -116,7 +116,7 @@ impl Shim {
             Ok(Child { pid, stdin, stdout, stderr }) => {
                 shim.main = Some(pid);
                 shim.has_children = true;
-                shim.outputs = [Some(stdout), Some(stderr)];
+                shim.outputs = [Some(stdout), stderr];
                 shim.input.pipe = stdin;
                 shim.write_file(control::STARTED, &shim.info(State::Running))?;
             }
