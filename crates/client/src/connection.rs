@@ -167,6 +167,8 @@ fn nobody() -> Welcome {
         workdir: "/".into(),
         state: "/".into(),
         exec_limits: false,
+        idle_ms: 0,
+        running: 0,
     }
 }
 

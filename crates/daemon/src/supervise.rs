@@ -6,15 +6,15 @@
 //! sandbox shall not outlive its creator, for the leash to be let go. Then it removes everything.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use podbay_jail::supervision::{CONTROL, Report, SPEC, Spec};
+use podbay_jail::supervision::{self, CONTROL, Identity, Report, SPEC, STARTED, Spec, Started};
 use podbay_jail::{Jailed, STATE, WORKSPACE};
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::serve;
 use crate::sys::{self, Fork};
@@ -26,34 +26,41 @@ use crate::sys::{self, Fork};
 pub fn run(dir: &Path) -> io::Result<()> {
     let listener = sys::inherited(0)?;
     let mut leash = UnixStream::from(sys::inherited(1)?);
+    // As long as the listener is open, nobody else takes the directory for a dead sandbox's.
+    let identity = Identity::of(dir)?;
     // The creator waits for this process only; the one that goes on belongs to nobody.
     if let Fork::Parent = sys::fork()? {
         return Ok(());
     }
     rustix::process::setsid()?;
-    let (spec, jailed) = match start(dir, &listener) {
-        Ok(started) => started,
+    let begun = Instant::now();
+    let made = UnixListener::bind(dir.join(CONTROL))
+        .map_err(|error| format!("the supervisor's socket can't be made: {error}"))
+        .and_then(|control| start(dir, &listener).map(|(spec, jailed)| (control, spec, jailed)));
+    let (control, spec, jailed) = match made {
+        Ok(made) => made,
         Err(message) => {
-            remove(dir);
+            remove(dir, identity);
             return say(&mut leash, &Report::Failed { message });
         }
     };
     drop(listener);
-    let mut sandbox = Supervised { dir: dir.to_owned(), jailed };
-    let control = UnixListener::bind(dir.join(CONTROL));
-    let limits = sandbox.jailed.limits().to_vec();
-    let ready = say(&mut leash, &Report::Ready { supervisor: std::process::id(), limits });
-    let asked = match (control, ready) {
-        (Ok(control), Ok(())) => sandbox.wait(&control, spec.leashed.then_some(&leash)),
-        (Err(error), _) => {
-            eprintln!("podbayd: the supervisor's socket can't be made: {error}");
-            Vec::new()
+    let mut sandbox = Supervised { dir: dir.to_owned(), identity, jailed };
+    let ready = sandbox.record().and_then(|started| say(&mut leash, &Report::Ready(started)));
+    let asked = match ready {
+        Ok(()) => {
+            let end = spec.ttl_ms.and_then(|ttl| begun.checked_add(Duration::from_millis(ttl)));
+            sandbox.wait(&control, (spec.leashed || spec.unconfirmed).then_some(&leash), end)
         }
-        // The creator has died in the middle of creating.
-        (_, Err(_)) => Vec::new(),
+        // The creator has died in the middle of creating, or nothing can be written: nobody has this sandbox.
+        Err(error) => {
+            eprintln!("podbayd: nobody could be told of the sandbox: {error}");
+            None
+        }
     };
     sandbox.end();
-    drop(asked);
+    // Whoever asked, here or in the queue, hears of the end by the end of the connection.
+    drop((asked, control));
     Ok(())
 }
 
@@ -70,8 +77,8 @@ fn start(dir: &Path, listener: &OwnedFd) -> Result<(Spec, Jailed), String> {
     let options = serve::Options {
         state: STATE.into(),
         workdir: Some(WORKSPACE.into()),
-        ttl: spec.ttl.map(Duration::from_secs),
-        idle_ttl: spec.idle_ttl.map(Duration::from_secs),
+        ttl: spec.ttl_ms.map(Duration::from_millis),
+        idle_ttl: spec.idle_ttl_ms.map(Duration::from_millis),
         ..serve::Options::default()
     };
     let socket = listener.as_fd();
@@ -88,29 +95,64 @@ fn start(dir: &Path, listener: &OwnedFd) -> Result<(Spec, Jailed), String> {
 
 struct Supervised {
     dir: PathBuf,
+    identity: Identity,
     jailed: Jailed,
 }
 
 impl Supervised {
+    /// Writes down what was made, for those who have to clean up should this process be killed.
+    fn record(&self) -> io::Result<Started> {
+        let first = self.jailed.pid().as_raw_nonzero().get().unsigned_abs();
+        let started = Started {
+            supervisor: std::process::id(),
+            first,
+            first_began: supervision::began(first),
+            cgroups: self.jailed.cgroup().map(|cgroup| cgroup.directories().to_vec()).unwrap_or_default(),
+            limits: self.jailed.limits().to_vec(),
+        };
+        let temporary = self.dir.join("started.new");
+        fs::write(&temporary, serde_json::to_vec(&started)?)?;
+        fs::rename(temporary, self.dir.join(STARTED))?;
+        Ok(started)
+    }
+
     /// Waits for the end, or for a reason to bring it about. Whoever asked for it is still connected.
-    fn wait(&self, control: &UnixListener, leash: Option<&UnixStream>) -> Vec<UnixStream> {
+    fn wait(&self, control: &UnixListener, mut leash: Option<&UnixStream>, end: Option<Instant>) -> Option<UnixStream> {
         loop {
             let mut fds = vec![
                 PollFd::from_borrowed_fd(self.jailed.pidfd(), PollFlags::IN),
                 PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN),
             ];
             fds.extend(leash.map(|leash| PollFd::from_borrowed_fd(leash.as_fd(), PollFlags::IN)));
-            match rustix::event::poll(&mut fds, None) {
+            // podbayd ends by itself when its time is up. It shares the sandbox with whatever runs there, so its word
+            // isn't enough.
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            let left = left.map(|left| Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: left.subsec_nanos().into(),
+            });
+            match rustix::event::poll(&mut fds, left.as_ref()) {
+                Ok(0) => return None,
                 Ok(_) => {}
                 Err(rustix::io::Errno::INTR) => continue,
-                Err(_) => return Vec::new(),
+                Err(error) => {
+                    eprintln!("podbayd: the supervisor can't wait: {error}");
+                    return None;
+                }
             }
             let happened: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
             if happened[1] {
-                return control.accept().map(|(asker, _)| asker).into_iter().collect();
+                return control.accept().map(|(asker, _)| asker).ok();
             }
-            if happened[0] || happened.get(2) == Some(&true) {
-                return Vec::new();
+            if happened[0] {
+                return None;
+            }
+            if happened.get(2) == Some(&true) {
+                // A word from the creator takes the leash off; silence to the end doesn't.
+                match leash.map(|mut leash| leash.read(&mut [0])) {
+                    Some(Ok(1..)) => leash = None,
+                    _ => return None,
+                }
             }
         }
     }
@@ -119,14 +161,12 @@ impl Supervised {
         if let Err(error) = self.jailed.cleanup() {
             eprintln!("podbayd: the sandbox in {} didn't end cleanly: {error}", self.dir.display());
         }
-        remove(&self.dir);
+        remove(&self.dir, self.identity);
     }
 }
 
-fn remove(dir: &Path) {
-    if let Err(error) = fs::remove_dir_all(dir)
-        && error.kind() != io::ErrorKind::NotFound
-    {
+fn remove(dir: &Path, identity: Identity) {
+    if let Err(error) = supervision::retire(dir, identity) {
         eprintln!("podbayd: {} can't be removed: {error}", dir.display());
     }
 }

@@ -121,7 +121,7 @@ fn own_name(id: &str) -> io::Result<String> {
     Ok(format!("{PREFIX}{id}.{pid}.{start}"))
 }
 
-fn start_time(pid: u32) -> Option<u64> {
+pub(crate) fn start_time(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }

@@ -1,5 +1,6 @@
 //! The description of a jail: plain data, refused where it makes no sense.
 
+use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -44,6 +45,9 @@ pub struct Jail {
     /// How much it may use.
     #[serde(default)]
     pub limits: Limits,
+    /// Environment variables inside, beside and instead of ours.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
     /// The host name inside.
     #[serde(default = "default_hostname")]
     pub hostname: String,
@@ -64,6 +68,7 @@ impl Jail {
             mounts: Vec::new(),
             network: Network::default(),
             limits: Limits::default(),
+            env: BTreeMap::new(),
             hostname: default_hostname(),
         }
     }
@@ -93,6 +98,12 @@ impl Jail {
                 return Err(JailError::invalid("mounts.inside", mount.inside.display(), reason));
             }
         }
+        for (name, value) in &self.env {
+            if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+                let reason = "can't be an environment variable: '=' or NUL in its name, or NUL in its value";
+                return Err(JailError::invalid("env", name, reason));
+            }
+        }
         if self.isolation == Isolation::Landlock {
             self.validate_without_namespaces()?;
         }
@@ -117,8 +128,8 @@ impl Jail {
         }
     }
 
-    /// The environment inside: ours, and nothing of the host's.
-    pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
+    /// The environment inside: ours, the caller's, and nothing of the host's.
+    pub(crate) fn environment(&self) -> Vec<(&str, String)> {
         let home = match (self.isolation, &self.workspace) {
             (Isolation::Landlock, Some(workspace)) => workspace.display().to_string(),
             _ => WORKSPACE.to_owned(),
@@ -136,6 +147,8 @@ impl Jail {
             environment.push(("TMPDIR", home.clone()));
         }
         environment.push(("HOME", home));
+        // Set one after the other, so the caller's come out on top.
+        environment.extend(self.env.iter().map(|(name, value)| (name.as_str(), value.clone())));
         environment
     }
 }

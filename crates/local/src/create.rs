@@ -1,232 +1,140 @@
-//! Making sandboxes and finding them again.
+//! Making a sandbox: its directory, then its supervisor.
 
 use std::fs;
-use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use podbay_client::{Sandbox, UnixChannel};
-use podbay_jail::supervision::{CONTROL, Report, SOCKET, SPEC, Spec};
-use podbay_jail::{Jail, Limits, Mount, Network};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use podbay_client::provider::Wanted;
+use podbay_jail::supervision::{self, Identity, Report, SOCKET, SPEC, Spec, Started};
+use rustix::fs::{CWD, RenameFlags};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 use crate::error::{Error, Result};
 use crate::home::Home;
+use crate::options::Options;
 
-/// How a sandbox shall be.
-#[derive(Debug, Clone, Default)]
-pub struct Options {
-    /// Its name; a random one when there is none.
-    pub name: Option<String>,
-    /// A directory of this machine as its workspace; without one, memory that is gone with it.
-    pub workspace: Option<PathBuf>,
-    /// More of this machine's files.
-    pub mounts: Vec<Mount>,
-    /// What network it has; none by default.
-    pub network: Network,
-    /// How much it may use.
-    pub limits: Limits,
-    /// Seconds until it ends.
-    pub ttl: Option<u64>,
-    /// Seconds without use until it ends.
-    pub idle_ttl: Option<u64>,
-    /// It ends with this process, also when that is killed.
-    pub leashed: bool,
-}
+/// How long a program that was only just written may be busy.
+const BUSY: Duration = Duration::from_secs(2);
 
-/// Local sandboxes: makes them, finds them, ends them.
-#[derive(Debug, Clone)]
-pub struct Local {
-    home: Home,
-}
+/// A sandbox that was made: the supervisor's end is tied to this if it is leashed.
+pub(crate) type Leash = tokio::net::UnixStream;
 
-/// A sandbox on this machine.
-#[derive(Debug)]
-pub struct LocalSandbox {
-    name: String,
-    dir: PathBuf,
-    sandbox: Sandbox,
-    /// Held as long as the sandbox shall live, when it is leashed.
-    _leash: Option<tokio::net::UnixStream>,
-}
-
-impl Local {
-    /// The sandboxes of this user.
-    ///
-    /// # Errors
-    /// When their directory can't be made.
-    pub fn new() -> Result<Self> {
-        Home::of_user().map(Self::at)
+/// Makes a sandbox at a place; nothing when another is there already.
+pub(crate) async fn create(
+    home: &Home,
+    options: &Options,
+    id: &str,
+    dir: &Path,
+    wanted: &Wanted,
+) -> Result<Option<(Leash, Started)>> {
+    let new = Unfinished(home.new_ones().join(format!("{:016x}", rand::random::<u64>())));
+    let listener = prepare(&new.0, id, options, wanted)?;
+    let identity = Identity::of(&new.0).map_err(Error::home(&new.0, "it can't be identified"))?;
+    // From here on it is found by others: whoever connects waits until podbayd answers.
+    match rustix::fs::renameat_with(CWD, &new.0, CWD, dir, RenameFlags::NOREPLACE) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::EXIST) => return Ok(None),
+        Err(error) => return Err(Error::home(dir, "the sandbox's directory can't be put there")(error.into())),
     }
-
-    /// The sandboxes below a directory.
-    pub fn at(home: Home) -> Self {
-        Self { home }
-    }
-
-    /// Makes a sandbox, or finds the one of that name.
-    ///
-    /// # Errors
-    /// When this machine can't isolate it, or its name is taken by something else.
-    pub async fn get_or_create(&self, options: &Options) -> Result<LocalSandbox> {
-        let name = match &options.name {
-            Some(name) => checked(name)?,
-            None => format!("pb-{:016x}", rand::random::<u64>()),
-        };
-        let dir = self.home.sandboxes().join(&name);
-        let new = self.home.new_ones().join(format!("{:016x}", rand::random::<u64>()));
-        loop {
-            if options.name.is_some() && is_alive(&dir) {
-                return Ok(LocalSandbox::found(name, dir));
+    let made = async {
+        let (mut leash, started) = supervise(home, dir, listener).await?;
+        if !wanted.leashed {
+            leash.write_all(b"!").await.map_err(|error| Error::Create(format!("its supervisor has gone: {error}")))?;
+        }
+        Ok((leash, started))
+    };
+    match made.await {
+        Ok(made) => Ok(Some(made)),
+        Err(error) => {
+            // The supervisor has done this, if it came that far.
+            if let Err(second) = supervision::retire(dir, identity) {
+                tracing::warn!(id, error = %second, "a sandbox that couldn't be made can't be removed");
             }
-            let listener = prepare(&new, &name, options)?;
-            match rustix::fs::renameat_with(
-                rustix::fs::CWD,
-                &new,
-                rustix::fs::CWD,
-                &dir,
-                rustix::fs::RenameFlags::NOREPLACE,
-            ) {
-                Ok(()) => return self.start(name, dir, listener, options.leashed).await,
-                Err(rustix::io::Errno::EXIST) => {
-                    let _ = fs::remove_dir_all(&new);
-                    if !is_alive(&dir) {
-                        self.discard(&dir)?;
-                    }
-                }
-                Err(error) => {
-                    let _ = fs::remove_dir_all(&new);
-                    return Err(Error::home(&dir, "the sandbox's directory can't be put there")(error.into()));
-                }
-            }
-        }
-    }
-
-    async fn start(&self, name: String, dir: PathBuf, listener: UnixListener, leashed: bool) -> Result<LocalSandbox> {
-        let result = self.supervise(&dir, listener).await;
-        match result {
-            Ok(leash) => Ok(LocalSandbox { _leash: leashed.then_some(leash), ..LocalSandbox::found(name, dir) }),
-            Err(error) => {
-                let _ = fs::remove_dir_all(&dir);
-                Err(error)
-            }
-        }
-    }
-
-    async fn supervise(&self, dir: &Path, listener: UnixListener) -> Result<tokio::net::UnixStream> {
-        let (ours, theirs) = UnixStream::pair().map_err(|error| Error::Create(error.to_string()))?;
-        let log = fs::File::create(dir.join("supervisor.log")).map_err(Error::home(dir, "the log can't be made"))?;
-        let podbayd = self.home.podbayd()?;
-        let status = tokio::process::Command::new(&podbayd)
-            .arg("supervise")
-            .arg("--dir")
-            .arg(dir)
-            .env_clear()
-            .stdin(Stdio::from(std::os::fd::OwnedFd::from(listener)))
-            .stdout(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
-            .stderr(log)
-            .status()
-            .await
-            .map_err(Error::home(&podbayd, "it can't be started"))?;
-        ours.set_nonblocking(true).map_err(|error| Error::Create(error.to_string()))?;
-        let mut leash =
-            BufReader::new(tokio::net::UnixStream::from_std(ours).map_err(|error| Error::Create(error.to_string()))?);
-        let mut line = String::new();
-        let said = leash.read_line(&mut line).await.map_err(|error| Error::Create(error.to_string()))?;
-        if said == 0 {
-            let log = fs::read_to_string(dir.join("supervisor.log")).unwrap_or_default();
-            return Err(Error::Create(format!("its supervisor ended ({status}) saying: {}", log.trim())));
-        }
-        match serde_json::from_str(&line) {
-            Ok(Report::Ready { limits, .. }) => {
-                for limit in limits.iter().filter(|limit| limit.by.is_none()) {
-                    tracing::warn!(limit = limit.limit, why = limit.note, "a limit isn't in force");
-                }
-                Ok(leash.into_inner())
-            }
-            Ok(Report::Failed { message }) => Err(Error::Create(message)),
-            Err(error) => Err(Error::Create(format!("its supervisor said {line:?}: {error}"))),
-        }
-    }
-
-    /// Removes what a sandbox left whose supervisor was killed.
-    fn discard(&self, dir: &Path) -> Result<()> {
-        let trash = self.home.new_ones().join(format!("{:016x}", rand::random::<u64>()));
-        match fs::rename(dir, &trash) {
-            Ok(()) => fs::remove_dir_all(&trash).map_err(Error::home(&trash, "it can't be removed")),
-            // Someone else was faster.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(Error::home(dir, "a dead sandbox can't be put away")(error)),
+            Err(error)
         }
     }
 }
 
-impl LocalSandbox {
-    fn found(name: String, dir: PathBuf) -> Self {
-        let sandbox = Sandbox::new(UnixChannel::new(dir.join(SOCKET)));
-        Self { name, dir, sandbox, _leash: None }
-    }
+/// A directory that goes unless it was put into its place.
+struct Unfinished(PathBuf);
 
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Ends it. Returns when nothing is left of it.
-    ///
-    /// # Errors
-    /// When its directory can't be removed.
-    pub async fn delete(self) -> Result<()> {
-        match tokio::net::UnixStream::connect(self.dir.join(CONTROL)).await {
-            Ok(mut supervisor) => {
-                // It closes the connection when everything is gone.
-                let _ = supervisor.read(&mut [0]).await;
-                Ok(())
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        match fs::remove_dir_all(&self.0) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                tracing::warn!(path = %self.0.display(), %error, "an unfinished sandbox can't be removed");
             }
-            Err(_) => match fs::remove_dir_all(&self.dir) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    Err(Error::home(&self.dir, "it can't be removed")(error))
-                }
-                _ => Ok(()),
-            },
+            _ => {}
         }
     }
-}
-
-impl std::ops::Deref for LocalSandbox {
-    type Target = Sandbox;
-
-    fn deref(&self) -> &Sandbox {
-        &self.sandbox
-    }
-}
-
-fn checked(name: &str) -> Result<String> {
-    let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    match name.bytes().all(legal) && (1..=63).contains(&name.len()) && !name.starts_with('-') {
-        true => Ok(name.to_owned()),
-        false => Err(Error::BadName(name.chars().take(100).collect())),
-    }
-}
-
-/// A sandbox lives as long as its podbayd, and that as long as it accepts connections.
-fn is_alive(dir: &Path) -> bool {
-    UnixStream::connect(dir.join(SOCKET)).is_ok()
 }
 
 /// Makes a sandbox's directory, complete with its socket.
-fn prepare(new: &Path, name: &str, options: &Options) -> Result<UnixListener> {
-    let jail = Jail {
-        workspace: options.workspace.clone(),
-        mounts: options.mounts.clone(),
-        network: options.network,
-        limits: options.limits.clone(),
-        ..Jail::new(name)
+fn prepare(new: &Path, id: &str, options: &Options, wanted: &Wanted) -> Result<UnixListener> {
+    let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let mut labels = options.labels.clone();
+    labels.extend(wanted.labels.clone());
+    let spec = Spec {
+        jail: options.jail(id)?,
+        created_ms: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, milliseconds),
+        labels,
+        ttl_ms: wanted.ttl.or(options.ttl).map(milliseconds),
+        idle_ttl_ms: wanted.idle_ttl.or(options.idle_ttl).map(milliseconds),
+        leashed: wanted.leashed,
+        unconfirmed: wanted.id.is_none() && !wanted.leashed,
     };
-    let spec = Spec { jail, ttl: options.ttl, idle_ttl: options.idle_ttl, leashed: options.leashed };
     let json = serde_json::to_vec(&spec).map_err(|error| Error::Create(error.to_string()))?;
     fs::create_dir(new).map_err(Error::home(new, "the sandbox's directory can't be made"))?;
     fs::write(new.join(SPEC), json).map_err(Error::home(new, "the sandbox can't be described"))?;
     UnixListener::bind(new.join(SOCKET)).map_err(Error::home(new, "the sandbox's socket can't be made"))
+}
+
+async fn supervise(home: &Home, dir: &Path, listener: UnixListener) -> Result<(Leash, Started)> {
+    let no_pipe = |error: std::io::Error| Error::Create(format!("its supervisor can't be talked to: {error}"));
+    let (ours, theirs) = UnixStream::pair().map_err(no_pipe)?;
+    ours.set_nonblocking(true).map_err(no_pipe)?;
+    let mut leash = BufReader::new(Leash::from_std(ours).map_err(no_pipe)?);
+    let status = start(&home.podbayd()?, dir, listener.into(), theirs.into()).await?;
+    let mut line = String::new();
+    leash.read_line(&mut line).await.map_err(no_pipe)?;
+    if line.is_empty() {
+        // The log goes with the directory when the supervisor could still remove it.
+        let log = fs::read_to_string(dir.join("supervisor.log")).unwrap_or_default();
+        return Err(Error::Create(format!("its supervisor ended ({status}) saying: {}", log.trim())));
+    }
+    match serde_json::from_str(&line) {
+        Ok(Report::Ready(started)) => {
+            for limit in started.limits.iter().filter(|limit| limit.by.is_none()) {
+                tracing::warn!(limit = limit.limit, why = limit.note, "a limit isn't in force");
+            }
+            Ok((leash.into_inner(), started))
+        }
+        Ok(Report::Failed { message }) => Err(Error::Create(message)),
+        Err(error) => Err(Error::Create(format!("its supervisor said {line:?}: {error}"))),
+    }
+}
+
+/// Starts the supervisor, which goes on by itself when its first process has ended.
+async fn start(podbayd: &Path, dir: &Path, listener: OwnedFd, leash: OwnedFd) -> Result<ExitStatus> {
+    let log = fs::File::create(dir.join("supervisor.log")).map_err(Error::home(dir, "the log can't be made"))?;
+    let mut command = tokio::process::Command::new(podbayd);
+    command.arg("supervise").arg("--dir").arg(dir).env_clear().current_dir("/");
+    command.stdin(Stdio::from(listener)).stdout(Stdio::from(leash)).stderr(log);
+    let begun = Instant::now();
+    loop {
+        match command.status().await {
+            Ok(status) => return Ok(status),
+            // Another thread's child still holds the descriptor through which the program was written, until its exec.
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy && begun.elapsed() < BUSY => {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            Err(error) => {
+                let what = "podbayd can't be started; is its file system mounted noexec? Set PODBAY_HOME elsewhere";
+                return Err(Error::home(podbayd, what)(error));
+            }
+        }
+    }
 }

@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use podbay_jail::supervision::{NEW, SANDBOXES};
+
 use crate::error::{Error, Result};
 
 /// The directory below which local sandboxes live: `$PODBAY_HOME`, else `podbay` in the user's runtime directory, else
@@ -36,7 +38,9 @@ impl Home {
     /// When it can't be made, or belongs to someone else.
     pub fn at(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
-        for dir in [path.clone(), path.join("sandboxes"), path.join("new"), path.join("bin")] {
+        // Supervisors outlive the working directory of whoever started them.
+        let path = std::path::absolute(&path).map_err(Error::home(&path, "it can't be named"))?;
+        for dir in [path.clone(), path.join(SANDBOXES), path.join(NEW), path.join("bin")] {
             DirBuilder::new()
                 .recursive(true)
                 .mode(0o700)
@@ -55,12 +59,12 @@ impl Home {
 
     /// Where the sandboxes are.
     pub fn sandboxes(&self) -> PathBuf {
-        self.path.join("sandboxes")
+        self.path.join(SANDBOXES)
     }
 
     /// Where those are that are being made.
     pub(crate) fn new_ones(&self) -> PathBuf {
-        self.path.join("new")
+        self.path.join(NEW)
     }
 
     /// podbayd as a file. It is written once for each build.

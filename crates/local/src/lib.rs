@@ -8,8 +8,13 @@
 mod create;
 mod error;
 mod home;
+mod options;
+mod provider;
+mod record;
+mod remains;
 
-pub use create::{Local, LocalSandbox, Options};
 pub use error::{Error, Result};
 pub use home::Home;
-pub use podbay_jail::{Isolation, Limits, Mount, Network};
+pub use options::{Options, parse_mount};
+pub use podbay_jail::{InForce, Isolation, Jail, Limits, Mount, Network};
+pub use provider::{Description, Local};

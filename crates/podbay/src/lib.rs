@@ -2,10 +2,13 @@
 //!
 //! ```no_run
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let sandbox = podbay::local::Local::new()?.get_or_create(&Default::default()).await?;
-//! let output = sandbox.run("python3 -c 'print(2 + 2)'").await?;
+//! use podbay::provider::{Provider, Wanted};
+//!
+//! let local = podbay::local::Local::new()?;
+//! let made = local.get_or_create(&Wanted::default()).await?;
+//! let output = made.sandbox.run("python3 -c 'print(2 + 2)'").await?;
 //! assert_eq!(output.text(), "4\n");
-//! sandbox.delete().await?;
+//! local.delete(&made.id).await?;
 //! # Ok(()) }
 //! ```
 

@@ -50,4 +50,10 @@ pub struct Welcome {
     pub state: RawPath,
     /// Whether a command can have limits on memory and processes of its own.
     pub exec_limits: bool,
+    /// For how long nothing has been under way, in milliseconds; asking this doesn't count.
+    #[serde(default)]
+    pub idle_ms: u64,
+    /// How many commands have something alive.
+    #[serde(default)]
+    pub running: u32,
 }

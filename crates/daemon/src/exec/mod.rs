@@ -6,13 +6,14 @@ pub mod log;
 mod retention;
 pub mod zygote;
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use podbay_proto::exec::{Command, ExecId, Info, State};
@@ -33,6 +34,8 @@ pub struct Execs {
     root: PathBuf,
     workdir: RawPath,
     zygote: tokio::sync::Mutex<Arc<Zygote>>,
+    /// Those of which something may live: looking at every directory would take long where there are thousands.
+    maybe_alive: Mutex<BTreeSet<ExecId>>,
 }
 
 /// A way to a command: its shim, or what the shim left.
@@ -56,7 +59,10 @@ impl Execs {
     pub fn new(state: &Path, workdir: RawPath, zygote: Zygote) -> io::Result<Self> {
         let root = state.join("exec");
         fs::create_dir_all(&root)?;
-        Ok(Self { root, workdir, zygote: tokio::sync::Mutex::new(Arc::new(zygote)) })
+        let zygote = tokio::sync::Mutex::new(Arc::new(zygote));
+        // A daemon before this one may have left commands running.
+        let maybe_alive = Mutex::new(fs::read_dir(&root)?.flatten().filter_map(|entry| id_of(&entry)).collect());
+        Ok(Self { root, workdir, zygote, maybe_alive })
     }
 
     fn dir(&self, id: &ExecId) -> PathBuf {
@@ -82,6 +88,7 @@ impl Execs {
             Err(error) => return Err(exec_io(id, "its directory can't be made", &error)),
         }
         let prepared = self.prepare(id).map_err(|error| exec_io(id, "its directory can't be prepared", &error))?;
+        self.remember(id).await;
         retention::sweep(&self.root);
         let (lock, listener) = prepared;
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()
@@ -183,10 +190,32 @@ impl Execs {
         Log::open(dir.into()).map_err(|error| exec_io(id, "its log can't be read", &error))
     }
 
-    /// Whether anything of any command lives.
-    pub async fn any_running(&self) -> bool {
-        // Where commands can't be listed, nobody can say that they have ended.
-        self.list(true).await.map_or(true, |list| !list.is_empty())
+    /// How many commands have something alive.
+    pub async fn running(&self) -> u32 {
+        let candidates: Vec<ExecId> = self.maybe_alive().iter().cloned().collect();
+        let mut running = 0;
+        for id in candidates {
+            match self.find(&id).await {
+                Ok(Found::Shim(_)) => running += 1,
+                _ => drop(self.maybe_alive().remove(&id)),
+            }
+        }
+        running
+    }
+
+    async fn remember(&self, id: &ExecId) {
+        let known = {
+            let mut known = self.maybe_alive();
+            known.insert(id.clone());
+            known.len()
+        };
+        if known.is_multiple_of(512) {
+            self.running().await;
+        }
+    }
+
+    fn maybe_alive(&self) -> std::sync::MutexGuard<'_, BTreeSet<ExecId>> {
+        self.maybe_alive.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// All commands, oldest first; optionally only those of which something lives.
@@ -198,7 +227,7 @@ impl Execs {
             .map_err(|error| Error::new(ErrorCode::Io, format!("the commands can't be listed: {error}")))?;
         let mut list = Vec::new();
         for entry in entries.flatten() {
-            let Some(id) = entry.file_name().to_str().and_then(|name| ExecId::new(name).ok()) else { continue };
+            let Some(id) = id_of(&entry) else { continue };
             // A command may be forgotten while this looks.
             match self.find(&id).await {
                 Ok(Found::Shim(mut link)) => match link.ask::<Info>(&Request::Status, &[]).await {
@@ -291,6 +320,10 @@ pub struct Collected {
 
 mod collect;
 pub use collect::collect;
+
+fn id_of(entry: &fs::DirEntry) -> Option<ExecId> {
+    entry.file_name().to_str().and_then(|name| ExecId::new(name).ok())
+}
 
 fn not_found(id: &ExecId) -> Error {
     Error::new(

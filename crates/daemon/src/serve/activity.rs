@@ -24,6 +24,11 @@ impl Activity {
         Busy(self)
     }
 
+    /// Something other than a request was seen at work.
+    pub fn touch(&self) {
+        self.change(|count| count);
+    }
+
     /// How long nothing has been under way.
     pub fn idle(&self) -> Duration {
         match *self.lock() {

@@ -21,7 +21,7 @@ pub async fn expired(daemon: Arc<Daemon>, ttl: Option<Duration>, idle: Option<Du
         if let Some(limit) = idle {
             let quiet = daemon.activity.idle().min(now - busy_at);
             if quiet >= limit {
-                if !daemon.execs.any_running().await {
+                if daemon.execs.running().await == 0 {
                     return;
                 }
                 busy_at = now;

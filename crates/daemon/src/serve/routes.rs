@@ -27,7 +27,9 @@ where
     B: Body<Data = Bytes> + Unpin + Send + 'static,
     B::Error: std::fmt::Display,
 {
-    let _activity = daemon.activity.begin();
+    // Whoever only asks who is there, to list sandboxes or to look for idle ones, doesn't use it.
+    let asks = request.uri().path().ends_with("/hello");
+    let _activity = (!asks).then(|| daemon.activity.begin());
     Ok(Reply::from(answer(&daemon, request, trusted).await).into_response())
 }
 
@@ -74,7 +76,7 @@ where
     match name {
         Hello::NAME => {
             let _: Hello = decode_head(&head)?;
-            Reply::new(&daemon.welcome())
+            Reply::new(&daemon.welcome().await)
         }
         exec::Start::NAME => execs::start(&daemon.execs, decode_head(&head)?).await,
         exec::Run::NAME => execs::run(&daemon.execs, decode_head(&head)?).await,
@@ -116,8 +118,14 @@ fn was_served(result: &Result<Reply>) -> bool {
 }
 
 impl Daemon {
-    fn welcome(&self) -> Welcome {
+    async fn welcome(&self) -> Welcome {
+        let running = self.execs.running().await;
+        if running > 0 {
+            self.activity.touch();
+        }
         Welcome {
+            idle_ms: u64::try_from(self.activity.idle().as_millis()).unwrap_or(u64::MAX),
+            running,
             version: VERSION,
             build: env!("CARGO_PKG_VERSION").to_owned(),
             instance: self.instance.clone(),

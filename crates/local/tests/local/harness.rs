@@ -1,0 +1,217 @@
+//! Runs every case in a process of its own, first as this user, then (if that is root) as nobody; afterwards nothing of
+//! the case may be left on the machine.
+
+use std::fs::{self, Permissions};
+use std::io::Read;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use podbay_client::provider::{Provided, Provider, Wanted};
+use podbay_local::{Home, Local, Options};
+
+/// One test.
+pub(crate) type Case = (&'static str, fn(&World));
+
+/// Whom root's second run becomes.
+const NOBODY: u32 = 65_534;
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Where a case runs.
+pub(crate) struct World {
+    /// A directory of this case alone.
+    pub(crate) scratch: PathBuf,
+    /// Whether the case runs as root.
+    pub(crate) root: bool,
+}
+
+impl World {
+    /// A name that no other test on this machine has.
+    pub(crate) fn id(&self, name: &str) -> String {
+        format!("{}-{name}", tag(&self.scratch))
+    }
+
+    /// The case's own sandboxes.
+    pub(crate) fn local(&self) -> Local {
+        Local::at(Home::at(self.scratch.join("h")).unwrap())
+    }
+
+    /// The case's own sandboxes, made in a certain way.
+    pub(crate) fn local_with(&self, options: Options) -> Local {
+        self.local().with(options)
+    }
+
+    /// A fresh directory of the case.
+    pub(crate) fn directory(&self, name: &str) -> PathBuf {
+        let path = self.scratch.join(name);
+        fs::create_dir(&path).unwrap();
+        path
+    }
+
+    /// This test program, to be started again as something else.
+    pub(crate) fn again(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.arg("--as").arg(&self.scratch).args(words);
+        command
+    }
+}
+
+/// What starts and ends with a case, as `test-XXXX`: part of every id.
+fn tag(scratch: &Path) -> String {
+    scratch.file_name().unwrap().to_str().unwrap().to_owned()
+}
+
+/// Runs a future to its end.
+pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(future)
+}
+
+/// What is wanted under a name.
+pub(crate) fn named(id: &str) -> Wanted {
+    Wanted { id: Some(id.to_owned()), ..Wanted::default() }
+}
+
+/// Makes a sandbox, or says why not.
+pub(crate) async fn make(local: &Local, wanted: &Wanted) -> Provided {
+    local.get_or_create(wanted).await.unwrap_or_else(|error| panic!("get_or_create: {error}"))
+}
+
+/// Waits until something holds.
+pub(crate) async fn until(what: &str, patience: Duration, mut holds: impl AsyncFnMut() -> bool) {
+    let end = Instant::now() + patience;
+    while !holds().await {
+        assert!(Instant::now() < end, "in vain for {patience:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The test binary's own main function.
+pub(crate) fn main(groups: &[&[Case]]) -> ExitCode {
+    let cases: Vec<Case> = groups.iter().flat_map(|group| group.iter().copied()).collect();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let world = |scratch: &str| World { scratch: scratch.into(), root: rustix::process::geteuid().is_root() };
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["--case", name, scratch] => {
+            let (_, case) = cases.iter().find(|(known, _)| *known == name).unwrap();
+            case(&world(scratch));
+            ExitCode::SUCCESS
+        }
+        ["--as", scratch, ref words @ ..] => {
+            crate::races::other(&world(scratch), words);
+            ExitCode::SUCCESS
+        }
+        ["--list", ..] => {
+            cases.iter().for_each(|(name, _)| println!("{name}: test"));
+            ExitCode::SUCCESS
+        }
+        ref words => all(&cases, words.iter().filter(|word| !word.starts_with('-')).copied().collect::<Vec<_>>()),
+    }
+}
+
+fn all(cases: &[Case], filters: Vec<&str>) -> ExitCode {
+    let report = podbay_jail::probe();
+    if report.isolation != Some(podbay_jail::Isolation::Namespaces) {
+        println!("SKIPPED: no namespaces on this machine: {:#?}", report.findings);
+        return if std::env::var_os("PODBAY_REQUIRE").is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+    }
+    let root = rustix::process::geteuid().is_root();
+    // The ordinary user must be able to read the binary and what the cases make.
+    let home = tempfile::Builder::new().prefix("pb-").permissions(Permissions::from_mode(0o755)).tempdir_in("/tmp");
+    let home = home.unwrap();
+    let binary = home.path().join("local");
+    fs::copy(std::env::current_exe().unwrap(), &binary).unwrap();
+    let users: &[u32] = if root { &[0, NOBODY] } else { &[NOBODY] };
+    let (mut passed, mut failed) = (0, Vec::new());
+    for (number, (name, _)) in cases.iter().enumerate() {
+        if !filters.iter().all(|filter| name.contains(filter)) {
+            continue;
+        }
+        for &uid in users {
+            let label = format!("{name} ({})", if uid == 0 { "root" } else { "user" });
+            let scratch = home.path().join(format!("t{}-{number}-{}", std::process::id(), uid % 7));
+            fs::create_dir(&scratch).unwrap();
+            let mut command = Command::new(&binary);
+            command.args(["--case", name]).arg(&scratch).current_dir(&scratch).env("PODBAY_HOME", scratch.join("h"));
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            if root && uid != 0 {
+                chown(&scratch, Some(uid), Some(uid)).unwrap();
+                command.uid(uid).gid(uid);
+            }
+            let begun = Instant::now();
+            let (success, output) = wait(command.spawn().unwrap());
+            let left = left_behind(&scratch);
+            if success && left.is_empty() {
+                println!("ok {label} {:.1} s", begun.elapsed().as_secs_f64());
+                passed += 1;
+            } else {
+                println!("FAILED {label}:\n{output}\nleft behind: {left:#?}\n");
+                failed.push(label);
+            }
+        }
+    }
+    println!("{passed} passed, {} failed {failed:?}", failed.len());
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Everything on this machine that belongs to the case's sandboxes.
+pub(crate) fn left_behind(scratch: &Path) -> Vec<String> {
+    let mut left = Vec::new();
+    for place in ["h/sandboxes", "h/new"] {
+        let entries = fs::read_dir(scratch.join(place)).into_iter().flatten().flatten();
+        left.extend(entries.map(|entry| format!("file {}", entry.path().display())));
+    }
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        // podbayd erases its arguments, but not where its program is. An ended process has neither.
+        let exe = fs::read_link(entry.path().join("exe")).unwrap_or_default();
+        if exe.starts_with(scratch.join("h")) {
+            left.push(format!("process {}", entry.file_name().display()));
+        }
+    }
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let ours = mounts.lines().filter(|line| line.contains(scratch.to_str().unwrap()));
+    left.extend(ours.map(|line| format!("mount {line}")));
+    groups(Path::new("/sys/fs/cgroup"), &format!("podbay-{}-", tag(scratch)), 0, &mut left);
+    left
+}
+
+fn groups(directory: &Path, prefix: &str, depth: u32, left: &mut Vec<String>) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
+        }
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(prefix)) {
+            left.push(format!("cgroup {}", entry.path().display()));
+        } else if depth < 6 {
+            groups(&entry.path(), prefix, depth + 1, left);
+        }
+    }
+}
+
+/// Waits with patience; then kills, and says so.
+fn wait(mut child: Child) -> (bool, String) {
+    let end = Instant::now() + PATIENCE;
+    let pipes = (child.stdout.take(), child.stderr.take());
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        if let (Some(mut out), Some(mut err)) = pipes {
+            let _ = out.read_to_string(&mut text);
+            let _ = err.read_to_string(&mut text);
+        }
+        text
+    });
+    let mut late = "";
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break status,
+            None if Instant::now() > end => {
+                late = "(killed: it took too long)";
+                child.kill().unwrap();
+                break child.wait().unwrap();
+            }
+            None => std::thread::sleep(Duration::from_millis(2)),
+        }
+    };
+    (status.success(), format!("{}{late}", reader.join().unwrap()))
+}

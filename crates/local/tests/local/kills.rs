@@ -1,0 +1,109 @@
+//! `kill -9` of the creator, the supervisor and podbayd: nothing is left, or the sandbox is found again.
+
+use std::time::Duration;
+
+use podbay_client::provider::{Phase, Provider, Query};
+use podbay_local::{Limits, Options};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::harness::{Case, World, left_behind, make, named, run, until};
+use crate::races::hold;
+
+pub(crate) const CASES: &[Case] = &[
+    ("a sandbox outlives its creator", creator),
+    ("a leashed sandbox ends with its creator", leashed_creator),
+    ("what a killed supervisor leaves is cleaned up", supervisor_then_cleanup),
+    ("a name whose supervisor was killed can be had again", supervisor_then_create),
+    ("a killed supervisor's sandbox can be deleted", supervisor_then_delete),
+    ("when podbayd is killed, nothing is left", podbayd),
+];
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn kill(pid: u32) {
+    kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL).unwrap();
+}
+
+fn creator(world: &World) {
+    let id = world.id("free");
+    let (mut child, _) = hold(world, &id, false);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    run(async {
+        let found = world.local().reconnect(&id).await.unwrap();
+        assert_eq!(found.sandbox.run("echo found").await.unwrap().text(), "found\n");
+        assert!(world.local().delete(&id).await.unwrap());
+    });
+}
+
+fn leashed_creator(world: &World) {
+    let (mut child, id) = hold(world, "", true);
+    run(async {
+        // Others using it don't keep it.
+        let found = world.local().reconnect(&id).await.unwrap();
+        found.sandbox.start("sleep 1000").await.unwrap();
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    run(until("nothing is left", PATIENCE, async || left_behind(&world.scratch).is_empty()));
+}
+
+async fn with_dead_supervisor(world: &World) -> (podbay_local::Local, String) {
+    let limits = Limits { memory: Some(256 << 20), ..Limits::default() };
+    let local = world.local_with(Options { limits, ..Options::default() });
+    let id = world.id("orphan");
+    let made = make(&local, &named(&id)).await;
+    made.sandbox.start("sleep 1000").await.unwrap();
+    kill(local.describe(&id).await.unwrap().supervisor.unwrap());
+    (local, id)
+}
+
+fn supervisor_then_cleanup(world: &World) {
+    run(async {
+        let (local, id) = with_dead_supervisor(world).await;
+        until("it is seen to be dead", PATIENCE, async || {
+            local.list(&Query::default()).await.unwrap().sandboxes[0].phase == Phase::Terminated
+        })
+        .await;
+        let cleaned = local.cleanup(None).await.unwrap();
+        assert_eq!((cleaned.deleted, cleaned.kept), (vec![id], 0));
+        assert_eq!(left_behind(&world.scratch), Vec::<String>::new());
+    });
+}
+
+fn supervisor_then_create(world: &World) {
+    run(async {
+        let (local, id) = with_dead_supervisor(world).await;
+        // The kernel takes a moment to end it; one that still answers would be found.
+        until("it is seen to be dead", PATIENCE, async || {
+            local.list(&Query::default()).await.unwrap().sandboxes[0].phase == Phase::Terminated
+        })
+        .await;
+        let again = make(&local, &named(&id)).await;
+        assert!(again.created);
+        assert_eq!(again.sandbox.run("echo new").await.unwrap().text(), "new\n");
+        assert!(local.delete(&id).await.unwrap());
+    });
+}
+
+fn supervisor_then_delete(world: &World) {
+    run(async {
+        let (local, id) = with_dead_supervisor(world).await;
+        assert!(local.delete(&id).await.unwrap());
+        assert_eq!(left_behind(&world.scratch), Vec::<String>::new());
+    });
+}
+
+fn podbayd(world: &World) {
+    run(async {
+        let local = world.local();
+        let id = world.id("headless");
+        let made = make(&local, &named(&id)).await;
+        made.sandbox.start("sleep 1000").await.unwrap();
+        kill(local.describe(&id).await.unwrap().first.unwrap());
+        until("nothing is left", PATIENCE, async || left_behind(&world.scratch).is_empty()).await;
+        let again = make(&local, &named(&id)).await;
+        assert!(again.created);
+        local.delete(&id).await.unwrap();
+    });
+}

@@ -1,0 +1,16 @@
+//! Real sandboxes on this machine: made, found, listed, ended and killed, as this user and, where that is root, as an
+//! ordinary one.
+
+mod harness;
+mod kills;
+mod lifetime;
+mod listing;
+mod options;
+mod races;
+mod remains;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    harness::main(&[kills::CASES, lifetime::CASES, listing::CASES, options::CASES, races::CASES, remains::CASES])
+}
