@@ -54,7 +54,7 @@ impl Cluster {
         let cache = Cache::open()?;
         {
             let _lock = cache.lock("packages")?;
-            crate::packages::ensure()?;
+            crate::packages::ensure(crate::packages::NEEDS)?;
         }
         let _lock = cache.lock(&format!("cluster-{name}"))?;
         let mut cluster = match Self::load(&cache, name)? {

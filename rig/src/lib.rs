@@ -23,7 +23,7 @@ mod cgroup;
 mod cluster;
 pub mod faults;
 mod image;
-mod packages;
+pub mod packages;
 mod pki;
 mod process;
 mod progress;

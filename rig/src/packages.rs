@@ -1,4 +1,4 @@
-//! The Debian packages that the rig needs beside what it compiles.
+//! Debian packages: what the rig needs beside what it compiles, and what tests need.
 
 use anyhow::{Context, Result, bail};
 
@@ -6,22 +6,26 @@ use crate::process::{command, find, output};
 use crate::progress::Step;
 
 /// A program (or file) that must be there, and the package that brings it.
-struct Need {
+#[derive(Debug)]
+pub struct Need {
     package: &'static str,
     proof: Proof,
 }
 
+#[derive(Debug)]
 enum Proof {
     Program(&'static str),
     File(&'static str),
 }
 
 impl Need {
-    const fn program(package: &'static str, program: &'static str) -> Self {
+    /// A program on the path.
+    pub const fn program(package: &'static str, program: &'static str) -> Self {
         Self { package, proof: Proof::Program(program) }
     }
 
-    const fn file(package: &'static str, file: &'static str) -> Self {
+    /// A file.
+    pub const fn file(package: &'static str, file: &'static str) -> Self {
         Self { package, proof: Proof::File(file) }
     }
 
@@ -33,7 +37,8 @@ impl Need {
     }
 }
 
-const NEEDS: &[Need] = &[
+/// What a cluster needs.
+pub(crate) const NEEDS: &[Need] = &[
     Need::program("containerd", "containerd"),
     Need::program("runc", "runc"),
     Need::program("crun", "crun"),
@@ -50,8 +55,11 @@ const NEEDS: &[Need] = &[
 ];
 
 /// Installs what is missing, when we may; else says which command does.
-pub(crate) fn ensure() -> Result<()> {
-    let missing: Vec<&str> = NEEDS.iter().filter(|need| !need.is_met()).map(|need| need.package).collect();
+///
+/// # Errors
+/// When something is missing and can't be installed.
+pub fn ensure(needs: &[Need]) -> Result<()> {
+    let missing: Vec<&str> = needs.iter().filter(|need| !need.is_met()).map(|need| need.package).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -69,7 +77,7 @@ pub(crate) fn ensure() -> Result<()> {
     output(apt().args(["install", "-y", "--no-install-recommends"]).args(&missing))
         .with_context(|| format!("cannot install packages; by hand: {by_hand}"))?;
     step.done();
-    match NEEDS.iter().find(|need| !need.is_met()) {
+    match needs.iter().find(|need| !need.is_met()) {
         Some(need) => bail!("package {} was installed, but what it should bring isn't there", need.package),
         None => Ok(()),
     }

@@ -25,7 +25,7 @@ pub struct Cgroup {
 impl Cgroup {
     /// Makes groups for what the limits ask for, as far as this machine lets us, and says what is in
     /// force and what isn't.
-    pub(crate) fn make(id: &str, limits: &Limits) -> (Option<Self>, Vec<InForce>) {
+    pub fn make(id: &str, limits: &Limits) -> (Option<Self>, Vec<InForce>) {
         let mut report = Vec::new();
         let mut directories = Vec::new();
         let wanted = wanted(limits);
@@ -64,13 +64,24 @@ impl Cgroup {
         Ok(())
     }
 
+    /// Whether the kernel has killed something in the groups for want of memory.
+    pub fn out_of_memory(&self) -> bool {
+        let files = self.directories.iter().flat_map(|dir| [dir.join("memory.events"), dir.join("memory.oom_control")]);
+        files
+            .filter_map(|file| fs::read_to_string(file).ok())
+            .any(|text| text.lines().filter_map(|line| line.strip_prefix("oom_kill ")).any(|count| count.trim() != "0"))
+    }
+
     /// The directories of the groups.
     pub fn directories(&self) -> &[PathBuf] {
         &self.directories
     }
 
     /// Removes the groups, whose processes must have ended. A group that is gone is no error.
-    pub(crate) fn remove(&self) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// When something in it lives on.
+    pub fn remove(&self) -> Result<(), Failure> {
         let end = Instant::now() + PATIENCE;
         for directory in &self.directories {
             loop {

@@ -98,14 +98,14 @@ impl Jail {
                 return Err(JailError::invalid("mounts.inside", mount.inside.display(), reason));
             }
         }
+        if self.isolation == Isolation::Landlock {
+            self.validate_without_namespaces()?;
+        }
         for (name, value) in &self.env {
             if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
                 let reason = "can't be an environment variable: '=' or NUL in its name, or NUL in its value";
                 return Err(JailError::invalid("env", name, reason));
             }
-        }
-        if self.isolation == Isolation::Landlock {
-            self.validate_without_namespaces()?;
         }
         self.limits.validate()
     }

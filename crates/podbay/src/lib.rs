@@ -17,3 +17,8 @@ pub use podbay_client::*;
 /// Sandboxes on this machine.
 #[cfg(target_os = "linux")]
 pub use podbay_local as local;
+
+/// The README's example, run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct ReadmeExamples;

@@ -11,6 +11,7 @@ use podbay_proto::{Error, ErrorCode, RawPath, Result};
 use rustix::process::{Resource, Rlimit};
 
 use crate::exec::control;
+use crate::shim::confinement::{self, Confinement};
 use crate::sys;
 
 /// The kernel takes no argument longer than this, its final NUL included.
@@ -32,7 +33,7 @@ pub struct Child {
 ///
 /// # Errors
 /// `spawn_failed`, or what is wrong with the working directory.
-pub fn spawn(start: &control::Start) -> Result<Child> {
+pub fn spawn(start: &control::Start, confinement: Option<&Confinement>) -> Result<Child> {
     let mut command = command_line(start)?;
     let (stdout, stdout_theirs) = pipe()?;
     let stderr = if start.command.merge {
@@ -68,7 +69,11 @@ pub fn spawn(start: &control::Start) -> Result<Child> {
         command.current_dir(os(cwd));
     }
     let limits = start.command.limits.clone();
-    sys::before_exec(&mut command, move || prepare(&limits));
+    let doors = confinement.map(Confinement::doors).transpose()?.unwrap_or_default();
+    sys::before_exec(&mut command, move || {
+        confinement::enter(&doors)?;
+        prepare(&limits)
+    });
     let child = command.spawn().map_err(|error| spawn_error(start, &error))?;
     Ok(Child { pid: child.id() as i32, stdin, stdout, stderr })
 }
