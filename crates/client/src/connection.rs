@@ -131,7 +131,7 @@ impl Connection {
         let response =
             self.sender.clone().send_request(http).await.map_err(|error| Failure::Broken(describe(&error)))?;
         let status = response.status();
-        // A body that ends early is a connection that broke, or a podbayd that did.
+        // A body that ends early is a connection that broke, or a podbayd that did; asking again tells.
         let body = Incoming::read(response.into_body()).await.map_err(|error| Failure::Broken(error.message))?;
         let bad = |error: podbay_proto::Error| Error::BadAnswer { what: O::NAME, reason: error.message };
         if !status.is_success() {
@@ -166,7 +166,6 @@ fn nobody() -> Welcome {
         instance: String::new(),
         workdir: "/".into(),
         state: "/".into(),
-        exec_limits: false,
         idle_ms: 0,
         running: 0,
     }

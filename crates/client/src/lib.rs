@@ -8,15 +8,22 @@ mod channel;
 mod connection;
 mod error;
 mod exec;
+mod file_operations;
 pub mod provider;
 mod session;
+mod transfer;
+mod trees;
 
 pub use channel::{ByteStream, Channel, Opening, TcpChannel, UnixChannel};
 pub use error::{Error, Result};
 pub use exec::{Control, Event, Exec, Output};
 pub use podbay_proto::exec::{Command, ExecId, Exit, Info, Limits, Process, Program, State, Stream, Target, Usage};
+pub use podbay_proto::files;
 pub use podbay_proto::session::Welcome;
 pub use podbay_proto::{ErrorCode, RawPath};
+
+pub use transfer::{Meter, Progress};
+pub use trees::Transferred;
 
 use session::Session;
 

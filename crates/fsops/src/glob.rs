@@ -10,8 +10,9 @@ use crate::budget::{Cancel, Deadline};
 use crate::fault::fault;
 use crate::identity::{kind_of, lstat, modified, size};
 use crate::pattern::{Pattern, Style};
-use crate::place::{Access, View, Way, real_path};
+use crate::place::real_path;
 use crate::rules::Names;
+use crate::view::{Access, View, Way};
 use crate::walk::{Found, Order, Walk};
 
 impl Files {

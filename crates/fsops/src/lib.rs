@@ -1,7 +1,7 @@
 //! File operations and path rules of a sandbox. No network.
 //!
 //! [`Files`] has one method for each operation of [`podbay_proto::files`]. They block, so a server calls them on threads of
-//! their own. Each works in three steps: the request's path becomes a [place](place::Place), an open directory and a name in
+//! their own. Each works in three steps: the request's path becomes a *place*, an open directory and a name in
 //! it; the rules are decided on that directory; and the operation acts on it. Nothing is looked up twice by its path.
 
 mod budget;
@@ -19,6 +19,8 @@ mod read;
 mod replace;
 mod rules;
 mod temporary;
+mod veil;
+mod view;
 mod walk;
 
 use std::path::PathBuf;

@@ -8,8 +8,8 @@ use crate::Files;
 use crate::budget::{Cancel, Deadline};
 use crate::fault::fault;
 use crate::identity::{inode, kind_of, links, lstat, mode, modified, size};
-use crate::place::{Access, View, Way};
 use crate::rules::names;
+use crate::view::{Access, View, Way};
 use crate::walk::{Order, Walk, join};
 
 impl Files {

@@ -11,12 +11,12 @@ use rustix::io::Errno;
 
 use crate::Files;
 use crate::identity::{Identity, lstat, mode, modified, size};
-use crate::place::{Access, Place, Way};
+use crate::place::Place;
 use crate::read::expect_file;
 use crate::temporary::{Temporary, spool};
+use crate::view::{Access, Way};
 
-/// A write under way. Nothing is visible until [`commit`](Self::commit); dropped before that, it leaves nothing behind
-/// but the directories that were made for it.
+/// A write under way. Nothing is visible until [`commit`](Self::commit); dropped before that, it leaves nothing behind.
 #[derive(Debug)]
 pub struct PendingWrite {
     files: Files,
@@ -108,7 +108,7 @@ pub(crate) struct Target {
 
 impl Target {
     /// Prepares to write at a place.
-    pub(crate) fn new(mut place: Place, create_only: bool, mode: Option<u32>) -> Result<Self> {
+    pub(crate) fn new(place: Place, create_only: bool, mode: Option<u32>) -> Result<Self> {
         let name = place.name()?.to_vec();
         if mode.is_some_and(|mode| mode > 0o7777) {
             let message = "a mode has at most the bits 07777";
@@ -117,8 +117,9 @@ impl Target {
         if place.names_dir {
             return Err(place.fault(Errno::ISDIR));
         }
-        place.make_parents()?;
         let old = match lstat(&place.dir, &name) {
+            // Its directory isn't there yet. It is made at the end; until then the bytes wait in the one above.
+            _ if !place.missing.is_empty() => None,
             Ok(_) if create_only => return Err(place.fault(Errno::EXIST)),
             Ok(stat) => Some(stat),
             Err(Errno::NOENT) => None,
@@ -146,7 +147,8 @@ impl Target {
 
     /// Puts the file in its place. With `expected`, only if the target is still that one.
     pub(crate) fn commit(self, expected: Option<Identity>) -> Result<Done> {
-        let Self { place, create_only, mode: wanted_mode, waiting } = self;
+        let Self { mut place, create_only, mode: wanted_mode, waiting } = self;
+        place.make_parents()?;
         let name = place.name()?;
         let old = match lstat(&place.dir, name) {
             Ok(stat) => Some(stat),
@@ -173,7 +175,7 @@ impl Target {
                     (None, None) => Ok(true),
                 };
                 if kept.map_err(fault)? {
-                    match temporary.name(name, !create_only) {
+                    match temporary.name(&place.dir, name, !create_only) {
                         Ok(()) => {
                             let stat = rustix::fs::fstat(&file).map_err(fault)?;
                             return Ok(Done { stat, created: old.is_none(), in_place: false });

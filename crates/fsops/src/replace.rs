@@ -12,8 +12,8 @@ use rustix::fs::OFlags;
 use crate::Files;
 use crate::identity::{Identity, size};
 use crate::pending::Target;
-use crate::place::{Access, Way};
 use crate::read::expect_file;
+use crate::view::{Access, Way};
 
 /// The largest file that can be edited: it is held in memory, twice.
 const MOST: u64 = 256 << 20;

@@ -58,19 +58,19 @@ mod tests {
 
     #[test]
     fn prefixes_are_whole_components_and_deny_beats_allow() {
-        let rules = rules(&["/work"], &["/work/secret"]);
+        let rules = rules(&["/data"], &["/data/secret"]);
         for (path, expected) in [
-            ("/work", true),
-            ("/work/a", true),
-            ("/workshop", false),
-            ("/work/secret", false),
-            ("/work/secret/key", false),
-            ("/work/secrets", true),
+            ("/data", true),
+            ("/data/a", true),
+            ("/database", false),
+            ("/data/secret", false),
+            ("/data/secret/key", false),
+            ("/data/secrets", true),
             ("/", false),
         ] {
             assert_eq!(rules.allows(&names(path.as_bytes())), expected, "{path}");
         }
-        assert!(rules.shows(&[]) && !rules.shows(&names(b"/etc")) && !rules.shows(&names(b"/work/secret")));
-        assert!(!rules.allows_all_below(&names(b"/work")) && rules.allows_all_below(&names(b"/work/a")));
+        assert!(rules.shows(&[]) && !rules.shows(&names(b"/etc")) && !rules.shows(&names(b"/data/secret")));
+        assert!(!rules.allows_all_below(&names(b"/data")) && rules.allows_all_below(&names(b"/data/a")));
     }
 }

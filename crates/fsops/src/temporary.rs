@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Seek;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, CWD, Gid, MemfdFlags, Mode, OFlags, RenameFlags, Uid};
 use rustix::io::Errno;
@@ -64,10 +64,10 @@ impl Temporary {
         Ok(Self { dir, file: file.into(), name: Some(name) })
     }
 
-    /// Gives the file its name. With `replace`, whatever has that name now goes.
-    pub(crate) fn name(mut self, name: &[u8], replace: bool) -> rustix::io::Result<()> {
+    /// Gives the file its name in a directory of the same file system. With `replace`, whatever has that name now goes.
+    pub(crate) fn name(mut self, dir: impl AsFd, name: &[u8], replace: bool) -> rustix::io::Result<()> {
         if self.name.is_none() {
-            match self.link(name) {
+            match self.link(dir.as_fd(), name) {
                 Ok(()) => return Ok(()),
                 Err(Errno::EXIST) if !replace => return Err(Errno::EXIST),
                 // A link can't replace, so the file gets a name of its own first.
@@ -76,9 +76,9 @@ impl Temporary {
         }
         let Some(own) = &self.name else { return Err(Errno::NOENT) };
         if replace {
-            rustix::fs::renameat(&self.dir, &own[..], &self.dir, name)?;
+            rustix::fs::renameat(&self.dir, &own[..], dir, name)?;
         } else {
-            rename_new(&self.dir, own, &self.dir, name)?;
+            rename_new(&self.dir, own, dir, name)?;
         }
         self.name = None;
         Ok(())
@@ -87,7 +87,7 @@ impl Temporary {
     /// Gives the file a name of its own.
     fn take_name(&mut self) -> rustix::io::Result<()> {
         let own = temporary_name()?;
-        if self.link(&own).is_ok() {
+        if self.link(self.dir.as_fd(), &own).is_ok() {
             self.name = Some(own);
             return Ok(());
         }
@@ -105,12 +105,12 @@ impl Temporary {
         Ok(())
     }
 
-    fn link(&self, name: &[u8]) -> rustix::io::Result<()> {
+    fn link(&self, dir: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<()> {
         let number = self.file.as_raw_fd();
         let path = format!("/proc/self/fd/{number}");
-        match rustix::fs::linkat(CWD, &path[..], &self.dir, name, AtFlags::SYMLINK_FOLLOW) {
+        match rustix::fs::linkat(CWD, &path[..], dir, name, AtFlags::SYMLINK_FOLLOW) {
             // Without /proc this is the way; it needs a capability.
-            Err(Errno::NOENT) => rustix::fs::linkat(&self.file, c"", &self.dir, name, AtFlags::EMPTY_PATH),
+            Err(Errno::NOENT) => rustix::fs::linkat(&self.file, c"", dir, name, AtFlags::EMPTY_PATH),
             done => done,
         }
     }
@@ -168,18 +168,19 @@ mod tests {
             let names = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
             names.filter(|name| !is_temporary(name.as_encoded_bytes())).collect::<Vec<_>>()
         };
+        let open = rustix::fs::open(dir.path(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
         drop(both(dir.path()));
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
         for temporary in both(dir.path()) {
             assert!(names().is_empty());
-            temporary.name(b"f", false).unwrap();
+            temporary.name(&open, b"f", false).unwrap();
             assert_eq!(names(), ["f"]);
             for again in both(dir.path()) {
-                assert_eq!(again.name(b"f", false), Err(Errno::EXIST));
+                assert_eq!(again.name(&open, b"f", false), Err(Errno::EXIST));
             }
             for mut again in both(dir.path()) {
                 std::io::Write::write_all(&mut again.file, b"x").unwrap();
-                again.name(b"f", true).unwrap();
+                again.name(&open, b"f", true).unwrap();
                 assert_eq!(std::fs::read(dir.path().join("f")).unwrap(), b"x");
             }
             std::fs::remove_file(dir.path().join("f")).unwrap();

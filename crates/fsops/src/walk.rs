@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use crate::budget::{Cancel, Deadline, Gaps};
 use crate::fault::fault;
 use crate::identity::{kind, kind_of, lstat, same_file};
-use crate::place::Veil;
+use crate::veil::Veil;
 
 /// Each level of a walk holds one descriptor. Deeper trees are reported as unreadable from there on.
 const MAX_DEPTH: usize = 400;

@@ -172,3 +172,71 @@ fn what_is_no_file_has_a_code_of_its_own() {
         assert_eq!(desk.files.open_download(&Download::new(path)).unwrap_err().code, code, "{path}");
     }
 }
+
+/// A page as the agent framework's own script makes it: line by line, with the same order of decisions.
+struct Plain {
+    text: String,
+    end_line: u64,
+    cut: bool,
+    total: u64,
+}
+
+fn plain(content: &str, offset: usize, limit: usize, most: usize) -> Option<Plain> {
+    let unified = content.replace("\r\n", "\n").replace('\r', "\n");
+    let mut lines: Vec<&str> = unified.split('\n').collect();
+    if lines.last() == Some(&"") {
+        lines.pop();
+    }
+    let mut page = Plain { text: String::new(), end_line: offset as u64, cut: false, total: lines.len() as u64 };
+    for (index, line) in lines.iter().enumerate().skip(offset).take(limit) {
+        let piece = if index == offset { (*line).to_owned() } else { format!("\n{line}") };
+        if page.text.len() + piece.len() > most {
+            page.cut = true;
+            let mut end = most - page.text.len();
+            while !piece.is_char_boundary(end) {
+                end -= 1;
+            }
+            page.text += &piece[..end];
+            break;
+        }
+        page.text += &piece;
+        page.end_line += 1;
+    }
+    if page.end_line == offset as u64 && !page.cut {
+        return None;
+    }
+    page.end_line = page.end_line.max(offset as u64 + 1);
+    Some(page)
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { cases: 400, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn every_page_is_the_plain_one(
+        pieces in proptest::collection::vec(proptest::sample::select(vec!["a", "é", "\n", "\r\n", "\r", "日本", "", "xyz"]), 1..40),
+        repeat in proptest::sample::select(vec![1usize, 1, 1, 700, 3000]),
+        offset in 0usize..12,
+        limit in 1usize..12,
+        most in 0usize..60,
+    ) {
+        let content = pieces.concat().repeat(repeat);
+        proptest::prop_assume!(!content.is_empty());
+        let desk = Desk::new();
+        desk.put("f", &content);
+        // Near the end, too, where reads of the file meet.
+        let offset = if repeat > 1 { offset * 997 } else { offset };
+        let request = Read { offset: offset as i64, limit: limit as i64, max_bytes: most as u64, ..Read::new("f") };
+        let ours = desk.read(&request);
+        match plain(&content, offset, limit, most) {
+            None => proptest::prop_assert_eq!(ours.unwrap_err().code, ErrorCode::OffsetPastEnd),
+            Some(page) => {
+                let (output, text) = ours.unwrap();
+                proptest::prop_assert_eq!(String::from_utf8(text).unwrap(), page.text);
+                let next = (page.end_line < page.total).then_some(page.end_line);
+                proptest::prop_assert_eq!(window(&output), (offset as u64 + 1, page.end_line, Some(page.total), next));
+                proptest::prop_assert_eq!(output.truncated.is_some(), page.cut);
+            }
+        }
+    }
+}

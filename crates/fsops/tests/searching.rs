@@ -202,3 +202,34 @@ fn kernel_file_systems_are_left_out_of_a_search_from_the_top() {
     let request = Glob { path: Some("/proc/self".into()), ..Glob::new("/status") };
     assert_eq!(found(&desk.files.glob(&request, &Cancel::new()).unwrap()), ["status"]);
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { cases: 200, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn every_search_finds_what_a_plain_one_does(
+        pieces in proptest::collection::vec(proptest::sample::select(vec!["a", "ab", "b", "\n", "\r\n", "é", "   "]), 1..40),
+        repeat in proptest::sample::select(vec![1usize, 1, 5_000, 20_000]),
+        needle in proptest::sample::select(vec!["a", "aa", "ba", "b\r", "é", "   a"]),
+        most in proptest::option::of(0u64..20),
+    ) {
+        let content = pieces.concat().repeat(repeat);
+        let desk = Desk::new();
+        desk.put("f", &content);
+        let plain: Vec<(u64, &str)> = content
+            .split('\n')
+            .enumerate()
+            .filter(|(_, line)| line.contains(needle))
+            .map(|(index, line)| (index as u64 + 1, line.strip_suffix('\r').unwrap_or(line)))
+            .collect();
+        let kept = most.map_or(plain.len(), |most| plain.len().min(most as usize));
+        let request = Grep { max_count: most, max_line_bytes: u64::MAX, ..Grep::new(needle) };
+        let output = desk.grep(&request).unwrap();
+        // More text than one answer holds makes it partial, which another test is about.
+        proptest::prop_assume!(plain.len() * 40 + content.len() < 20 << 20);
+        let lines: Vec<(u64, &str)> =
+            output.files.iter().flat_map(|file| &file.lines).map(|line| (line.line, line.text.as_str())).collect();
+        proptest::prop_assert_eq!(lines, &plain[..kept]);
+        proptest::prop_assert_eq!(output.partial.is_some(), kept < plain.len());
+    }
+}

@@ -36,6 +36,9 @@ fn a_write_that_is_dropped_or_short_changes_nothing() {
     pending.write(b"half").unwrap();
     assert_eq!(desk.get("f"), b"old");
     drop(pending);
+    let mut pending = desk.files.start_write(&Write::new("new/deep/f")).unwrap();
+    pending.write(b"half").unwrap();
+    drop(pending);
     for (length, content) in [(5, "four"), (3, "four")] {
         let request = Write { length: Some(length), ..Write::new("f") };
         assert_eq!(desk.write(&request, content.as_bytes()).unwrap_err().code, ErrorCode::BadMessage);

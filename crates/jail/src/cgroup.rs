@@ -12,7 +12,7 @@ use crate::jail::Limits;
 use crate::limits::InForce;
 
 /// What the groups of jails are called: then come the sandbox's id, and pid and start time of the maker.
-const PREFIX: &str = "podbay-";
+const PREFIX: &str = "podbay-jail-";
 /// How long an ended sandbox's group may stay busy: the kernel lets go of dead tasks a little later.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -25,7 +25,7 @@ pub struct Cgroup {
 impl Cgroup {
     /// Makes groups for what the limits ask for, as far as this machine lets us, and says what is in
     /// force and what isn't.
-    pub(crate) fn make(id: &str, limits: &Limits) -> (Option<Self>, Vec<InForce>) {
+    pub fn make(id: &str, limits: &Limits) -> (Option<Self>, Vec<InForce>) {
         let mut report = Vec::new();
         let mut directories = Vec::new();
         let wanted = wanted(limits);
@@ -64,13 +64,24 @@ impl Cgroup {
         Ok(())
     }
 
+    /// Whether the kernel has killed something in the groups for want of memory.
+    pub fn out_of_memory(&self) -> bool {
+        let files = self.directories.iter().flat_map(|dir| [dir.join("memory.events"), dir.join("memory.oom_control")]);
+        files
+            .filter_map(|file| fs::read_to_string(file).ok())
+            .any(|text| text.lines().filter_map(|line| line.strip_prefix("oom_kill ")).any(|count| count.trim() != "0"))
+    }
+
     /// The directories of the groups.
     pub fn directories(&self) -> &[PathBuf] {
         &self.directories
     }
 
     /// Removes the groups, whose processes must have ended. A group that is gone is no error.
-    pub(crate) fn remove(&self) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// When something in it lives on.
+    pub fn remove(&self) -> Result<(), Failure> {
         let end = Instant::now() + PATIENCE;
         for directory in &self.directories {
             loop {
@@ -233,8 +244,9 @@ fn delegated(own: &Path, controller: &str) -> Result<PathBuf, Failure> {
         if has(directory, "cgroup.subtree_control") {
             return Ok(directory.to_owned());
         }
-        // The kernel refuses (EBUSY) while processes sit in the group itself; then the next one up.
-        if has(directory, "cgroup.controllers")
+        // Only in our own group, whose processes are ours; the kernel refuses (EBUSY) while any sit in it.
+        if directory == own
+            && has(directory, "cgroup.controllers")
             && fs::write(directory.join("cgroup.subtree_control"), format!("+{controller}")).is_ok()
         {
             return Ok(directory.to_owned());
@@ -280,9 +292,11 @@ impl Places {
         self.v1.iter().find(|(name, _)| name == controller).map(|(_, path)| path.as_path())
     }
 
+    /// Every directory that groups of ours may be in.
     fn all(&self) -> impl Iterator<Item = &Path> {
-        let parent = self.v2.as_deref().and_then(Path::parent);
-        self.v1.iter().map(|(_, path)| path.as_path()).chain(self.v2.as_deref()).chain(parent)
+        let v2 = self.v2.iter().flat_map(|own| own.ancestors());
+        let v2 = v2.take_while(|directory| directory.join("cgroup.procs").exists());
+        self.v1.iter().map(|(_, path)| path.as_path()).chain(v2)
     }
 }
 
@@ -330,13 +344,54 @@ mod tests {
         assert_eq!(Places::parse("0::/elsewhere\n", mounts), Places::default());
     }
 
+    /// A directory with the files of a version 2 group.
+    fn group(path: &Path, controllers: &str, handed_down: &str) {
+        fs::create_dir_all(path).unwrap();
+        fs::write(path.join("cgroup.procs"), "").unwrap();
+        fs::write(path.join("cgroup.controllers"), controllers).unwrap();
+        fs::write(path.join("cgroup.subtree_control"), handed_down).unwrap();
+    }
+
+    #[test]
+    fn the_nearest_group_that_hands_the_controller_down_is_taken() {
+        let top = tempfile::tempdir().unwrap();
+        let (slice, scope) = (top.path().join("slice"), top.path().join("slice/scope"));
+        group(&slice, "cpu memory pids", "memory pids");
+        group(&scope, "memory pids", "");
+        // What our own group has we hand down ourselves (here nothing is in it).
+        assert_eq!(delegated(&scope, "memory").unwrap(), scope);
+        assert_eq!(fs::read_to_string(scope.join("cgroup.subtree_control")).unwrap(), "+memory");
+        // What it lacks may come from above, as it is; nothing is switched on there.
+        group(&scope, "", "");
+        assert_eq!(delegated(&scope, "pids").unwrap(), slice);
+        let error = delegated(&scope, "cpu").unwrap_err().to_string();
+        assert!(error.contains("Delegate=yes"), "{error}");
+        assert_eq!(fs::read_to_string(slice.join("cgroup.subtree_control")).unwrap(), "memory pids");
+    }
+
+    #[test]
+    fn version_2_limits_are_written_as_the_kernel_reads_them() {
+        let top = tempfile::tempdir().unwrap();
+        group(top.path(), "cpu memory pids", "cpu memory pids");
+        let places = Places { v1: Vec::new(), v2: Some(top.path().to_owned()) };
+        let limits = Limits { memory: Some(1 << 30), cpu: Some(1.5), processes: Some(100), ..Limits::default() };
+        for want in wanted(&limits) {
+            assert_eq!(want.apply(&places, "x").unwrap().1, "cgroup v2");
+        }
+        let read = |file: &str| fs::read_to_string(top.path().join("x").join(file)).unwrap();
+        assert_eq!(read("memory.max"), "1073741824");
+        assert_eq!(read("memory.swap.max"), "0");
+        assert_eq!(read("cpu.max"), "150000 100000");
+        assert_eq!(read("pids.max"), "100");
+    }
+
     #[test]
     fn only_groups_of_dead_makers_are_orphans() {
         let own = own_name("pb-a.b").unwrap();
         assert!(!is_orphan(&own), "{own}");
-        assert!(is_orphan("podbay-pb-x.1.999999999999"), "the pid lives, but began at another time");
-        assert!(is_orphan("podbay-pb-x.4194304.5"));
-        assert!(!is_orphan("podbay-something-else"));
+        assert!(is_orphan("podbay-jail-pb-x.1.999999999999"), "the pid lives, but began at another time");
+        assert!(is_orphan("podbay-jail-pb-x.4194304.5"));
+        assert!(!is_orphan("podbay-jail-something-else") && !is_orphan("podbay-other.4194304.5"));
         assert!(!is_orphan("system.slice"));
     }
 }

@@ -9,7 +9,7 @@ use crate::jail::{INSIDE_GID, INSIDE_UID, INSIDE_USER, Jail, Network, WORKSPACE}
 use crate::source::Sources;
 
 /// What is taken of the host's /etc. Of `ssl` and `pki` only what is public: their other parts hold keys.
-const TAKEN: [&str; 23] = [
+pub(crate) const TAKEN: [&str; 23] = [
     "alternatives",
     "ca-certificates",
     "ca-certificates.conf",

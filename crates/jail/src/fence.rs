@@ -1,10 +1,11 @@
 //! Landlock: the second wall behind the mounts, and the only one where there are no namespaces.
 
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use landlock::{
-    ABI, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr,
-    RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetStatus, Scope,
 };
 
 use crate::error::{Failure, Step};
@@ -12,9 +13,8 @@ use crate::error::{Failure, Step};
 /// The newest ABI whose rights are asked for; older kernels enforce the part that they know.
 const KNOWN: ABI = ABI::V6;
 
-/// The first ABI on which a jail may rest without namespaces: before it, `truncate` is not covered.
-pub(crate) const LEAST: i32 = 3;
-/// The first ABI that keeps signals and abstract sockets in.
+/// The first ABI that keeps signals and abstract sockets in (Linux 6.12). A jail without namespaces
+/// rests on it: one that can kill every process of its user is none.
 pub(crate) const SCOPED: i32 = 6;
 
 /// The kernel's Landlock ABI; 0 where there is none.
@@ -54,4 +54,47 @@ fn fitting(place: &std::path::Path, access: BitFlags<AccessFs>) -> BitFlags<Acce
         true => access,
         false => access & AccessFs::from_file(KNOWN),
     }
+}
+
+/// What a jail without namespaces may open.
+pub(crate) struct Openable {
+    /// Programs, libraries and settings; what is missing on this host is left out.
+    pub(crate) readable: Vec<PathBuf>,
+    /// Single device files.
+    pub(crate) devices: Vec<PathBuf>,
+    /// What the caller gave, opened through no link, and whether it can be written.
+    pub(crate) given: Vec<(OwnedFd, bool)>,
+}
+
+/// Landlock as the only wall: nothing can be opened but this, and the kernel must enforce all of it.
+pub(crate) fn alone(openable: &Openable) -> Result<(), Failure> {
+    let read = AccessFs::from_read(KNOWN);
+    let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;
+    let restricted = || -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let mut rules = Ruleset::default()
+            .set_compatibility(CompatLevel::HardRequirement)
+            .handle_access(AccessFs::from_all(KNOWN))?
+            .handle_access(AccessNet::from_all(KNOWN))?
+            .scope(Scope::AbstractUnixSocket | Scope::Signal)?
+            .create()?;
+        let read_only = openable.readable.iter().map(|place| (place, read));
+        let devices = openable.devices.iter().map(|place| (place, device));
+        for (place, access) in read_only.chain(devices).filter(|(place, _)| place.exists()) {
+            rules = rules.add_rule(PathBeneath::new(PathFd::new(place)?, fitting(place, access)))?;
+        }
+        for (fd, writable) in &openable.given {
+            let stat = rustix::fs::fstat(fd)?;
+            let mut access = if *writable { AccessFs::from_all(KNOWN) } else { read };
+            if !rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir() {
+                access &= AccessFs::from_file(KNOWN);
+            }
+            rules = rules.add_rule(PathBeneath::new(fd, access))?;
+        }
+        let status = rules.restrict_self()?.ruleset;
+        match status {
+            RulesetStatus::FullyEnforced => Ok(()),
+            other => Err(format!("only {other:?}").into()),
+        }
+    };
+    restricted().map_err(std::io::Error::other).step(|| "apply Landlock".into())
 }

@@ -60,7 +60,7 @@ const DENIED: &[libc::c_long] = &[
     libc::SYS_fanotify_mark,
     // the machine
     libc::SYS_kexec_load,
-    libc::SYS_kexec_file_load,
+    KEXEC_FILE_LOAD,
     libc::SYS_init_module,
     libc::SYS_finit_module,
     libc::SYS_delete_module,
@@ -107,65 +107,61 @@ const DENIED: &[libc::c_long] = &[
     libc::SYS__sysctl,
 ];
 
+/// libc has no name for it on every target.
+#[cfg(target_arch = "x86_64")]
+const KEXEC_FILE_LOAD: libc::c_long = 320;
+#[cfg(target_arch = "aarch64")]
+const KEXEC_FILE_LOAD: libc::c_long = 294;
 /// Linux 6.15; libc has no name for it yet.
 const OPEN_TREE_ATTR: libc::c_long = 467;
 
-/// Whether the filter leaves sockets at all.
+/// Beside which walls the filter stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sockets {
-    /// UNIX, IPv4, IPv6 and route lookups.
-    Usual,
-    /// None can be made; `socketpair` and inherited ones work.
-    No,
+pub(crate) enum Beside {
+    /// Namespaces: UNIX, IPv4 and IPv6 sockets and route lookups can be made.
+    Namespaces,
+    /// Landlock alone: no socket can be made (`socketpair` and kept ones work), nor anything else that
+    /// reaches the host past it.
+    Landlock,
 }
 
 /// Compiles the filter for this architecture.
-pub(crate) fn compile(sockets: Sockets) -> Result<Vec<BpfProgram>, Failure> {
-    let make = || -> Result<Vec<BpfProgram>, seccompiler::BackendError> {
+pub(crate) fn compile(beside: Beside) -> Result<BpfProgram, Failure> {
+    let make = || -> Result<BpfProgram, seccompiler::BackendError> {
         let mut rules: BTreeMap<i64, Vec<SeccompRule>> = DENIED.iter().map(|call| (*call, Vec::new())).collect();
         clone(&mut rules)?;
         terminals(&mut rules)?;
         personality(&mut rules)?;
         set_id_bits(&mut rules)?;
-        match sockets {
-            Sockets::Usual => self::sockets(&mut rules)?,
-            Sockets::No => {
-                rules.insert(libc::SYS_socket, Vec::new());
-            }
+        match beside {
+            Beside::Namespaces => sockets(&mut rules)?,
+            Beside::Landlock => past_landlock(&mut rules)?,
         }
         rules.insert(libc::SYS_socketpair, vec![rule(&[(0, Op::Ne, libc::AF_UNIX as u64)])?]);
         let denied: BpfProgram =
             SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32), ARCH)?
                 .try_into()?;
-        // libc falls back to `clone`, whose flags can be seen; those of `clone3` are behind a pointer.
-        let absent = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
-        let absent: BpfProgram =
-            SeccompFilter::new(absent, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32), ARCH)?
-                .try_into()?;
-        Ok(vec![prelude().into_iter().chain(denied).collect(), absent])
+        Ok(prelude().into_iter().chain(denied).collect())
     };
     make().map_err(std::io::Error::other).step(|| "compile the system call filter".into())
 }
 
 /// Installs it for this process and all that it starts.
-pub(crate) fn install(programs: &[BpfProgram]) -> Result<(), Failure> {
-    for program in programs {
-        seccompiler::apply_filter(program)
-            .map_err(std::io::Error::other)
-            .step(|| "install the system call filter".into())?;
-    }
-    Ok(())
+pub(crate) fn install(program: &BpfProgram) -> Result<(), Failure> {
+    seccompiler::apply_filter(program).map_err(std::io::Error::other).step(|| "install the system call filter".into())
 }
 
-/// Before the compiled rules: x32 calls (which carry a high bit under x86_64's name) and calls newer
-/// than this list answer ENOSYS. The rules themselves begin by killing other architectures.
-fn prelude() -> Vec<sock_filter> {
+/// Before the compiled rules, with an answer of its own: x32 calls (which carry a high bit under
+/// x86_64's name), calls newer than this list, and `clone3`, whose flags are behind a pointer (libc
+/// falls back to `clone`), don't exist. The rules themselves begin by killing other architectures.
+fn prelude() -> [sock_filter; 4] {
     const NUMBER_OFFSET: u32 = 0;
-    let op = |code: u32, k: u32| sock_filter { code: code as u16, jt: 0, jf: 0, k };
-    vec![
-        op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, NUMBER_OFFSET),
-        sock_filter { code: (libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K) as u16, jt: 0, jf: 1, k: NEWEST },
-        op(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32),
+    let op = |code: u32, jt: u8, jf: u8, k: u32| sock_filter { code: code as u16, jt, jf, k };
+    [
+        op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, NUMBER_OFFSET),
+        op(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, 1, 0, NEWEST),
+        op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::SYS_clone3 as u32),
+        op(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32),
     ]
 }
 
@@ -201,7 +197,10 @@ fn clone(rules: &mut Rules) -> Built<()> {
 
 /// Typing into somebody's terminal.
 fn terminals(rules: &mut Rules) -> Built<()> {
-    let calls = [libc::TIOCSTI, libc::TIOCLINUX];
+    // The same on both architectures; each libc gives them another type.
+    const TIOCSTI: u64 = 0x5412;
+    const TIOCLINUX: u64 = 0x541c;
+    let calls = [TIOCSTI, TIOCLINUX];
     let denied = calls.iter().map(|call| rule(&[(1, Op::Eq, *call)])).collect::<Built<Vec<_>>>()?;
     rules.insert(libc::SYS_ioctl, denied);
     Ok(())
@@ -264,3 +263,66 @@ fn sockets(rules: &mut Rules) -> Built<()> {
 
 /// The obsolete way to a packet socket, through any family.
 const SOCK_PACKET: u64 = 10;
+
+/// What Landlock doesn't cover: the metadata of files by path, the host's System V and POSIX objects,
+/// the priorities and limits of other processes. `fchmod` and its like work on what could be opened.
+const PAST_LANDLOCK: &[libc::c_long] = &[
+    libc::SYS_socket,
+    libc::SYS_fchmodat,
+    452, // fchmodat2
+    libc::SYS_fchownat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    463, // setxattrat
+    466, // removexattrat
+    469, // file_setattr
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+    libc::SYS_setpriority,
+    libc::SYS_ioprio_set,
+    libc::SYS_process_mrelease,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lchown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utime,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utimes,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_futimesat,
+];
+
+fn past_landlock(rules: &mut Rules) -> Built<()> {
+    rules.extend(PAST_LANDLOCK.iter().map(|call| (*call, Vec::new())));
+    // With a path; without one it works on a descriptor.
+    let path = SeccompCondition::new(1, Len::Qword, Op::Ne, 0)?;
+    rules.insert(libc::SYS_utimensat, vec![SeccompRule::new(vec![path])?]);
+    // Of other processes; 0 is oneself.
+    let others = [
+        libc::SYS_prlimit64,
+        libc::SYS_sched_setaffinity,
+        libc::SYS_sched_setattr,
+        libc::SYS_sched_setparam,
+        libc::SYS_sched_setscheduler,
+    ];
+    for call in others {
+        rules.insert(call, vec![rule(&[(0, Op::Ne, 0)])?]);
+    }
+    Ok(())
+}

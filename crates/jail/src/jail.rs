@@ -98,6 +98,9 @@ impl Jail {
                 return Err(JailError::invalid("mounts.inside", mount.inside.display(), reason));
             }
         }
+        if self.isolation == Isolation::Landlock {
+            self.validate_without_namespaces()?;
+        }
         for (name, value) in &self.env {
             if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
                 let reason = "can't be an environment variable: '=' or NUL in its name, or NUL in its value";
@@ -105,6 +108,24 @@ impl Jail {
             }
         }
         self.limits.validate()
+    }
+
+    fn validate_without_namespaces(&self) -> Result<(), JailError> {
+        if self.workspace.is_none() {
+            let reason = "is missing: without namespaces there is no temporary one, so name a directory";
+            return Err(JailError::invalid("workspace", "", reason));
+        }
+        if self.network != Network::None {
+            let reason = "can't be had with isolation landlock, which has no sockets";
+            return Err(JailError::invalid("network", format!("{:?}", self.network), reason));
+        }
+        match self.mounts.iter().find(|mount| mount.host != mount.inside) {
+            Some(mount) => {
+                let reason = format!("must be {} too: without namespaces paths are the host's", mount.host.display());
+                Err(JailError::invalid("mounts.inside", mount.inside.display(), reason))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The environment inside: ours, the caller's, and nothing of the host's.
@@ -163,7 +184,7 @@ pub struct Mount {
     /// The file or directory on the host. No component may be a symbolic link: one that a sandbox
     /// put into a shared directory would lead the next start anywhere on the host.
     pub host: PathBuf,
-    /// Where it is inside.
+    /// Where it is inside. A place below the workspace that is missing is made, and stays there.
     pub inside: PathBuf,
     /// Whether it can be written inside.
     #[serde(default)]
@@ -177,8 +198,11 @@ pub enum Isolation {
     /// Namespaces, seccomp, Landlock where the kernel has it, and limits.
     #[default]
     Namespaces,
-    /// For machines that can't make user namespaces: Landlock, seccomp without sockets, rlimits.
-    /// The host's paths are visible by name; what isn't allowed can't be opened.
+    /// For ordinary users of machines that can't make user namespaces, from Linux 6.12 on: Landlock,
+    /// seccomp without sockets, rlimits. Paths are the host's: a workspace must be given, mounts must
+    /// have the same place inside and outside. Names, sizes and modes of the host's files and the
+    /// command lines of its processes can be seen; what isn't given can't be opened. No `chmod` by
+    /// path, no shared memory.
     Landlock,
 }
 
@@ -242,5 +266,46 @@ impl Limits {
             }
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_fields_are_refused() {
+        let jail: Jail = serde_json::from_str(r#"{"id": "pb-x", "network": "host", "limits": {"cpu": 1.5}}"#).unwrap();
+        assert_eq!((jail.network, jail.limits.cpu, jail.hostname.as_str()), (Network::Host, Some(1.5), "podbay"));
+        for wrong in [r#"{"id": "x", "netwrok": "none"}"#, r#"{"id": "x", "limits": {"ram": 1}}"#, r#"{}"#] {
+            assert!(serde_json::from_str::<Jail>(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn places_that_are_the_jails_own_are_refused() {
+        for inside in
+            ["/", "/proc", "/proc/x", "/dev/null", "/sys", "/etc/passwd", "/run/podbay", "/workspace", "x", "/a/../b"]
+        {
+            let mut jail = Jail::new("pb-x");
+            jail.mounts.push(Mount { host: "/usr".into(), inside: inside.into(), writable: false });
+            assert!(jail.validate().is_err(), "{inside}");
+        }
+        for inside in ["/data", "/tmp", "/blobs", "/workspace/x", "/run/other", "/procx"] {
+            let mut jail = Jail::new("pb-x");
+            jail.mounts.push(Mount { host: "/usr".into(), inside: inside.into(), writable: false });
+            assert!(jail.validate().is_ok(), "{inside}");
+        }
+    }
+
+    #[test]
+    fn limits_that_let_nothing_run_are_refused() {
+        let with = |limits| Jail { limits, ..Jail::new("pb-x") }.validate();
+        assert!(with(Limits { memory: Some(1024), ..Limits::default() }).is_err());
+        assert!(with(Limits { processes: Some(1), ..Limits::default() }).is_err());
+        for cpu in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(with(Limits { cpu: Some(cpu), ..Limits::default() }).is_err(), "{cpu}");
+        }
+        assert!(with(Limits { cpu: Some(0.5), memory: Some(64 << 20), ..Limits::default() }).is_ok());
     }
 }

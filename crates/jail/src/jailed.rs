@@ -27,10 +27,12 @@ pub struct Jailed {
     pub(crate) limits: Vec<InForce>,
     pub(crate) host_uid: u32,
     pub(crate) exit: Option<Exit>,
+    /// What makes the process end all others: KILL for PID 1 of a namespace, TERM for a guardian.
+    pub(crate) end_by: Signal,
 }
 
 impl Jailed {
-    /// The pid of the sandbox's PID 1, as seen from outside.
+    /// The pid of the sandbox's PID 1, as seen from outside; with isolation Landlock, of its guardian.
     pub fn pid(&self) -> Pid {
         self.pid
     }
@@ -91,7 +93,7 @@ impl Jailed {
         if self.exit.is_some() {
             return Ok(());
         }
-        match pidfd_send_signal(&self.pidfd, Signal::KILL) {
+        match pidfd_send_signal(&self.pidfd, self.end_by) {
             Ok(()) | Err(Errno::SRCH) => Ok(()),
             Err(error) => Err(Failure::new("kill the sandbox", error)),
         }

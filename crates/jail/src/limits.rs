@@ -3,6 +3,7 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
+use crate::cgroup::Cgroup;
 use crate::error::{Failure, Step};
 use crate::jail::{Isolation, Jail};
 
@@ -37,7 +38,12 @@ pub(crate) fn apply(jail: &Jail) -> Result<(), Failure> {
     // A core file would carry the sandbox's memory to wherever the host's core_pattern says.
     set(Resource::Core, 0)?;
     if let Some(processes) = jail.limits.processes {
-        set(Resource::Nproc, processes)?;
+        let others = match jail.isolation {
+            Isolation::Namespaces => 0,
+            // The kernel counts all threads of this user: those that run now are not the sandbox's.
+            Isolation::Landlock => threads_of_this_user().step(|| "count this user's threads".into())?,
+        };
+        set(Resource::Nproc, processes + others)?;
     }
     if let Some(descriptors) = jail.limits.descriptors {
         set(Resource::Nofile, descriptors)?;
@@ -50,6 +56,19 @@ pub(crate) fn apply(jail: &Jail) -> Result<(), Failure> {
     set(Resource::Rtprio, 0)
 }
 
+fn threads_of_this_user() -> std::io::Result<u64> {
+    use std::os::unix::fs::MetadataExt;
+    let uid = rustix::process::getuid().as_raw();
+    let mut threads = 0;
+    for entry in std::fs::read_dir("/proc")?.flatten() {
+        // Processes come and go while they are counted.
+        if entry.metadata().is_ok_and(|meta| meta.uid() == uid) {
+            threads += std::fs::read_dir(entry.path().join("task")).map_or(0, |tasks| tasks.count() as u64);
+        }
+    }
+    Ok(threads)
+}
+
 /// Lowers a limit; one that is lower already stays.
 fn set(resource: Resource, value: u64) -> Result<(), Failure> {
     let hard = getrlimit(resource).maximum.map_or(value, |maximum| maximum.min(value));
@@ -57,15 +76,28 @@ fn set(resource: Resource, value: u64) -> Result<(), Failure> {
         .step(|| format!("set the limit {resource:?} to {hard}"))
 }
 
+/// Makes what control groups there can be, and says of each limit what enforces it.
+pub(crate) fn arrange(jail: &Jail) -> (Option<Cgroup>, Vec<InForce>) {
+    let (cgroup, mut report) = Cgroup::make(&jail.id, &jail.limits);
+    for entry in without_cgroup(jail) {
+        match report.iter_mut().find(|known| known.limit == entry.limit) {
+            Some(known) if known.by.is_none() => *known = entry,
+            Some(_) => {}
+            None => report.push(entry),
+        }
+    }
+    (cgroup, report)
+}
+
 /// What rlimits and the temporary file system enforce of what was asked for, beside any cgroup.
-pub(crate) fn without_cgroup(jail: &Jail) -> Vec<InForce> {
+fn without_cgroup(jail: &Jail) -> Vec<InForce> {
     let mut list = Vec::new();
     if jail.limits.processes.is_some() {
         list.push(match jail.isolation {
             Isolation::Namespaces => InForce::by("processes", "rlimit")
                 .note("counted in the sandbox's own user namespace, from Linux 5.14 on"),
             Isolation::Landlock => {
-                InForce::by("processes", "rlimit").note("counts all processes of this user, not only the sandbox's")
+                InForce::by("processes", "rlimit").note("shared with what this user starts elsewhere meanwhile")
             }
         });
     }

@@ -9,7 +9,6 @@ use crate::error::{Failure, Step};
 
 /// Empties the five capability sets and locks what could fill them again.
 pub(crate) fn drop_all() -> Result<(), Failure> {
-    rustix::thread::set_no_new_privs(true).step(|| "set no_new_privs".into())?;
     // This kernel may know more capabilities than rustix: ask it, up to the last of the 64 bits.
     for capability in 0..64 {
         // SAFETY: this call takes numbers only.
@@ -36,6 +35,13 @@ pub(crate) fn drop_all() -> Result<(), Failure> {
         | Bits::NO_CAP_AMBIENT_RAISE
         | Bits::NO_CAP_AMBIENT_RAISE_LOCKED;
     rustix::thread::set_capabilities_secure_bits(bits).step(|| "lock the secure bits".into())?;
+    drop_held()
+}
+
+/// As much of [`drop_all`] as a process may that never had privileges: it holds none, and with
+/// no_new_privs no program gives it any.
+pub(crate) fn drop_held() -> Result<(), Failure> {
+    rustix::thread::set_no_new_privs(true).step(|| "set no_new_privs".into())?;
     let none = CapabilitySet::empty();
     let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
     rustix::thread::set_capabilities(None, sets).step(|| "drop all capabilities".into())

@@ -53,7 +53,7 @@ pub fn probe() -> Report {
     let root = rustix::process::geteuid().is_root();
     let isolation = match (namespaces.available, landlock.available) {
         (true, _) => Some(Isolation::Namespaces),
-        (false, true) if !root && fence::abi() >= fence::LEAST => Some(Isolation::Landlock),
+        (false, true) if !root && fence::abi() >= fence::SCOPED => Some(Isolation::Landlock),
         _ => None,
     };
     let mut findings = vec![namespaces, seccomp(), landlock];

@@ -20,11 +20,11 @@ use crate::jail::{Jail, STATE, WORKSPACE};
 use crate::sys::{self, MountAttr, NODEV, NOEXEC, NOSUID, RDONLY};
 
 /// Top-level directories of programs. On hosts with a merged /usr most are links, and stay links.
-const PROGRAMS: [&str; 7] = ["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"];
+pub(crate) const PROGRAMS: [&str; 7] = ["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"];
 
 /// Device nodes that every program may expect, by major and minor number.
 /// <https://www.kernel.org/doc/Documentation/admin-guide/devices.txt>
-const DEVICES: [(&str, u32, u32); 6] =
+pub(crate) const DEVICES: [(&str, u32, u32); 6] =
     [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
 
 /// A detached mount and the place for it.

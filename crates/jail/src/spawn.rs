@@ -8,17 +8,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fstat, open};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
-use rustix::process::{Gid, Pid, Uid};
+use rustix::process::{Gid, Signal, Uid};
 
-use crate::cgroup::Cgroup;
 use crate::error::{Failure, JailError, Step};
-use crate::filter::Sockets;
+use crate::filter::Beside;
 use crate::ids::Ids;
 use crate::jail::{INSIDE_GID, INSIDE_UID, Isolation, Jail, Network, WORKSPACE};
 use crate::jailed::Jailed;
 use crate::source::Sources;
 use crate::sys::{self, Cloned};
-use crate::{fence, filter, limits, privileges, probe, tree};
+use crate::{fence, filter, guardian, limits, privileges, probe, tree};
 
 /// The longest account of a failure that crosses between the processes.
 const MESSAGE: usize = 4096;
@@ -27,13 +26,14 @@ const READY: &[u8] = b"ready";
 
 /// Starts `inside` as PID 1 of a new sandbox, confined as `jail` says, and returns when it is about
 /// to run. It holds `keep`, under the same numbers, and `/dev/null` as standard input, output and
-/// error; nothing else of the caller's. Its return value is the process's exit code.
+/// error; nothing else of the caller's. Its return value is the process's exit code. (Programs that it
+/// starts inherit what is kept, unless it is close-on-exec.)
 ///
 /// The caller must have one thread: the new process goes on with a copy of its memory. The sandbox
 /// dies with the calling thread.
 pub fn spawn(jail: &Jail, keep: &[BorrowedFd<'_>], inside: impl FnOnce() -> i32) -> Result<Jailed, JailError> {
     jail.validate()?;
-    let mut kept = check_kept(keep)?;
+    let kept = check_kept(keep)?;
     if jail.network == Network::Host && fence::abi() < fence::SCOPED {
         return Err(JailError::Unsupported {
             what: "network: host".into(),
@@ -41,15 +41,15 @@ pub fn spawn(jail: &Jail, keep: &[BorrowedFd<'_>], inside: impl FnOnce() -> i32)
             fix: "use Linux 6.12 or newer, or accept it with network: host-unfenced".into(),
         });
     }
-    if jail.isolation == Isolation::Landlock {
-        return Err(JailError::Unsupported {
-            what: "isolation: landlock".into(),
-            why: "it is not built yet".into(),
-            fix: "use isolation: namespaces".into(),
-        });
+    match jail.isolation {
+        Isolation::Namespaces => namespaced(jail, kept, inside),
+        Isolation::Landlock => guardian::spawn(jail, kept, inside),
     }
+}
+
+fn namespaced(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> i32) -> Result<Jailed, JailError> {
     let ids = Ids::choose(&jail.id)?;
-    let programs = filter::compile(Sockets::Usual)?;
+    let program = filter::compile(Beside::Namespaces)?;
     // Only root may map ids on the host's file systems, so its trees are opened out here.
     let sources = if ids.privileged() { Some(Sources::open(jail, &ids)?) } else { None };
     let (ours, theirs) = handshake()?;
@@ -69,23 +69,22 @@ pub fn spawn(jail: &Jail, keep: &[BorrowedFd<'_>], inside: impl FnOnce() -> i32)
             kept.push(theirs.as_raw_fd());
             kept.sort_unstable();
             kept.dedup();
-            let confine = || confine(jail, &ids, sources, &programs, &theirs, &kept);
+            let confine = || confine(jail, &ids, sources, &program, &theirs, &kept);
             run(&theirs, confine, inside)
         }
     };
     drop(theirs);
     drop(sources);
-    let (cgroup, mut report) = Cgroup::make(&jail.id, &jail.limits);
-    for entry in limits::without_cgroup(jail) {
-        match report.iter_mut().find(|known| known.limit == entry.limit) {
-            Some(known) if known.by.is_none() => *known = entry,
-            Some(_) => {}
-            None => report.push(entry),
-        }
-    }
+    let (cgroup, report) = limits::arrange(jail);
     let host_uid = ids.host_uid();
-    let mut jailed = Jailed { pid, pidfd, cgroup, limits: report, host_uid, exit: None };
-    match introduce(&jailed, &ids, &ours, pid) {
+    let jailed = Jailed { pid, pidfd, cgroup, limits: report, host_uid, exit: None, end_by: Signal::KILL };
+    let introduced = ids.write_maps(pid).and_then(|()| introduce(&jailed, &ours));
+    settle(jailed, introduced)
+}
+
+/// A jail that runs, or one that is cleaned away.
+pub(crate) fn settle(mut jailed: Jailed, introduced: Result<(), Failure>) -> Result<Jailed, JailError> {
+    match introduced {
         Ok(()) => Ok(jailed),
         Err(failure) => {
             // What made it fail is the news; that the remains could not be removed is said beside it.
@@ -98,11 +97,10 @@ pub fn spawn(jail: &Jail, keep: &[BorrowedFd<'_>], inside: impl FnOnce() -> i32)
     }
 }
 
-/// The maker's part: ids, limits, the sign to go on, and the wait for the result.
-fn introduce(jailed: &Jailed, ids: &Ids, ours: &OwnedFd, pid: Pid) -> Result<(), Failure> {
-    ids.write_maps(pid)?;
+/// The maker's part: limits, the sign to go on, and the wait for the result.
+pub(crate) fn introduce(jailed: &Jailed, ours: &OwnedFd) -> Result<(), Failure> {
     if let Some(cgroup) = &jailed.cgroup {
-        cgroup.add(pid)?;
+        cgroup.add(jailed.pid)?;
     }
     send(ours, b"go", SendFlags::NOSIGNAL).step(|| "let the new process go on".into())?;
     let mut message = [0_u8; MESSAGE];
@@ -126,7 +124,7 @@ fn introduce(jailed: &Jailed, ids: &Ids, ours: &OwnedFd, pid: Pid) -> Result<(),
 
 /// Two ends that keep message borders. Ours stays open until the child has spoken: its closing tells
 /// the child that we died.
-fn handshake() -> Result<(OwnedFd, OwnedFd), Failure> {
+pub(crate) fn handshake() -> Result<(OwnedFd, OwnedFd), Failure> {
     let step = || "make a socket pair".to_owned();
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).step(step)?;
@@ -150,7 +148,7 @@ fn check_kept(keep: &[BorrowedFd<'_>]) -> Result<Vec<RawFd>, JailError> {
 }
 
 /// The child's whole life. Nothing may unwind out of it: beyond lies the maker's code.
-fn run(theirs: &OwnedFd, confine: impl FnOnce() -> Result<(), Failure>, inside: impl FnOnce() -> i32) -> ! {
+pub(crate) fn run(theirs: &OwnedFd, confine: impl FnOnce() -> Result<(), Failure>, inside: impl FnOnce() -> i32) -> ! {
     let confined = catch_unwind(AssertUnwindSafe(confine)).unwrap_or_else(|_| {
         Err(Failure { step: "set up the sandbox".into(), errno: 0, fix: Some("the set-up panicked".into()) })
     });
@@ -174,7 +172,7 @@ fn confine(
     jail: &Jail,
     ids: &Ids,
     sources: Option<Sources>,
-    programs: &[seccompiler::BpfProgram],
+    program: &seccompiler::BpfProgram,
     theirs: &OwnedFd,
     kept: &[RawFd],
 ) -> Result<(), Failure> {
@@ -188,6 +186,13 @@ fn confine(
     rustix::process::umask(Mode::from_raw_mode(0o022));
     rustix::process::setsid().step(|| "start a session".into())?;
     sys::join_new_keyring().step(|| "leave the session's keyring".into())?;
+    // The first calls that want a capability of the new namespace. AppArmor lets ordinary users make
+    // one and takes its capabilities away.
+    let stripped = |failure: Failure| match failure.errno {
+        libc::EPERM | libc::EACCES => failure.fix(probe::refused()),
+        _ => failure,
+    };
+    sys::unshare_cgroups().step(|| "make a cgroup namespace".into()).map_err(stripped)?;
     rustix::system::sethostname(jail.hostname.as_bytes()).step(|| "set the host name".into())?;
     if jail.network == Network::None {
         sys::loopback_up().step(|| "bring up the loopback".into())?;
@@ -205,11 +210,11 @@ fn confine(
     privileges::become_undumpable()?;
     privileges::tie_to_maker()?;
     check_maker(theirs)?;
-    filter::install(programs)
+    filter::install(program)
 }
 
 /// Waits until the maker has written our ids.
-fn await_go(theirs: &OwnedFd) -> Result<(), Failure> {
+pub(crate) fn await_go(theirs: &OwnedFd) -> Result<(), Failure> {
     let mut go = [0_u8; 8];
     loop {
         match recv(theirs, &mut go[..], RecvFlags::empty()) {
@@ -222,7 +227,7 @@ fn await_go(theirs: &OwnedFd) -> Result<(), Failure> {
 }
 
 /// The parent-death signal is set too late if the maker is dead already; then its end is closed.
-fn check_maker(theirs: &OwnedFd) -> Result<(), Failure> {
+pub(crate) fn check_maker(theirs: &OwnedFd) -> Result<(), Failure> {
     match recv(theirs, &mut [0_u8; 1][..], RecvFlags::DONTWAIT) {
         Err(Errno::AGAIN) => Ok(()),
         _ => sys::exit(125),
@@ -236,12 +241,11 @@ fn become_inside_user(privileged: bool) -> Result<(), Failure> {
     }
     let (uid, gid) = (Uid::from_raw(INSIDE_UID), Gid::from_raw(INSIDE_GID));
     rustix::thread::set_thread_res_gid(gid, gid, gid).step(|| "become the sandbox's group".into())?;
-    rustix::thread::set_thread_res_uid(uid, uid, uid).step(|| "become the sandbox's user".into())?;
-    sys::unshare_cgroups().step(|| "make a cgroup namespace".into())
+    rustix::thread::set_thread_res_uid(uid, uid, uid).step(|| "become the sandbox's user".into())
 }
 
 /// `/dev/null` as the three standard descriptors, `kept` as they are, everything else closed.
-fn descriptors(kept: &[RawFd]) -> Result<(), Failure> {
+pub(crate) fn descriptors(kept: &[RawFd]) -> Result<(), Failure> {
     sys::close_all_but(kept).step(|| "close the caller's descriptors".into())?;
     for number in 0..3 {
         let null = open("/dev/null", OFlags::RDWR, Mode::empty()).step(|| "open /dev/null".into())?;

@@ -140,7 +140,7 @@ pub(crate) fn loopback_up() -> io::Result<()> {
     request.ifr_name[1] = b'o' as libc::c_char;
     request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
     // SAFETY: the request is a valid `ifreq` that lives through the call.
-    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) }.into())?;
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) }.into())?;
     Ok(())
 }
 
@@ -181,4 +181,28 @@ pub(crate) fn unshare_cgroups() -> io::Result<()> {
     // SAFETY: of all that can be unshared this changes nothing but a view; no descriptor, no memory.
     check(unsafe { libc::unshare(libc::CLONE_NEWCGROUP) }.into())?;
     Ok(())
+}
+
+/// Blocks every signal, to be taken by [`next_signal`].
+pub(crate) fn block_signals() -> io::Result<()> {
+    let all = u64::MAX;
+    // SAFETY: the mask is eight bytes, as said.
+    check(unsafe {
+        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const all, std::ptr::null_mut::<u8>(), 8_usize)
+    })?;
+    Ok(())
+}
+
+/// Waits for one of the blocked signals.
+pub(crate) fn next_signal() -> io::Result<c_int> {
+    let all = u64::MAX;
+    loop {
+        let none = std::ptr::null_mut::<u8>();
+        // SAFETY: the mask is eight bytes, as said; neither details nor a time limit are asked for.
+        match check(unsafe { libc::syscall(libc::SYS_rt_sigtimedwait, &raw const all, none, none, 8_usize) }) {
+            Ok(signal) => return Ok(signal as c_int),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }

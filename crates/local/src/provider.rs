@@ -199,8 +199,8 @@ impl Local {
         let now = now_ms();
         for listed in self.all().await? {
             let idle = listed.active_ms.map(|active| Duration::from_millis(now.saturating_sub(active)));
-            let over = listed.phase == Phase::Terminated
-                || max_idle.is_some_and(|most| idle.is_some_and(|idle| idle > most));
+            let over =
+                listed.phase == Phase::Terminated || max_idle.is_some_and(|most| idle.is_some_and(|idle| idle > most));
             if !over {
                 cleaned.kept += 1;
                 continue;

@@ -115,6 +115,10 @@ pub struct Command {
     /// Whether standard input stays open for [`Input`]. Otherwise it is empty.
     #[serde(default)]
     pub stdin: bool,
+    /// Standard error goes where standard output goes: one stream, in exactly the order in which it was written. Otherwise the
+    /// two come by ways of their own, and what is written to both within microseconds may change places.
+    #[serde(default)]
+    pub merge: bool,
     /// Limits.
     #[serde(default)]
     pub limits: Limits,
@@ -161,6 +165,7 @@ impl Command {
             timeout_ms: default_timeout(),
             grace_ms: default_grace(),
             stdin: false,
+            merge: false,
             limits: Limits::default(),
         }
     }

@@ -48,8 +48,6 @@ pub struct Welcome {
     pub workdir: RawPath,
     /// Where it keeps its own files.
     pub state: RawPath,
-    /// Whether a command can have limits on memory and processes of its own.
-    pub exec_limits: bool,
     /// For how long nothing has been under way, in milliseconds; asking this doesn't count.
     #[serde(default)]
     pub idle_ms: u64,

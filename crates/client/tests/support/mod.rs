@@ -1,5 +1,6 @@
 //! A podbayd for tests: the embedded one, on this machine, in a directory of its own.
 #![allow(dead_code, reason = "each test binary uses a part of this")]
+#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -27,6 +28,7 @@ pub struct Daemon {
     pub dir: tempfile::TempDir,
     child: Child,
     arguments: Vec<String>,
+    token: String,
 }
 
 impl Daemon {
@@ -35,11 +37,15 @@ impl Daemon {
     }
 
     pub fn start_with(arguments: &[&str]) -> Self {
+        Self::start_with_token(arguments, "")
+    }
+
+    pub fn start_with_token(arguments: &[&str], token: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("work")).unwrap();
         let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
-        let child = serve(dir.path(), &arguments);
-        Self { dir, child, arguments }
+        let child = serve(dir.path(), &arguments, token);
+        Self { dir, child, arguments, token: token.to_owned() }
     }
 
     pub fn state(&self) -> PathBuf {
@@ -70,11 +76,11 @@ impl Daemon {
 
     /// Starts another podbayd on the same state.
     pub fn restart(&mut self) {
-        self.child = serve(self.dir.path(), &self.arguments);
+        self.child = serve(self.dir.path(), &self.arguments, &self.token);
     }
 }
 
-fn serve(dir: &Path, arguments: &[String]) -> Child {
+fn serve(dir: &Path, arguments: &[String], token: &str) -> Child {
     let (mut ready, theirs) = std::io::pipe().unwrap();
     // Standard output is the one descriptor that every child inherits.
     let child = Command::new(podbayd())
@@ -84,6 +90,7 @@ fn serve(dir: &Path, arguments: &[String]) -> Child {
         .arg(dir.join("work"))
         .args(["--ready-fd", "1"])
         .args(arguments)
+        .env("PODBAY_TOKEN", token)
         .stdin(Stdio::null())
         .stdout(theirs)
         .spawn()

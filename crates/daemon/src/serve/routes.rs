@@ -131,7 +131,6 @@ impl Daemon {
             instance: self.instance.clone(),
             workdir: self.workdir.clone(),
             state: self.state.clone(),
-            exec_limits: false,
         }
     }
 }

@@ -11,6 +11,7 @@ use podbay_proto::{Error, ErrorCode, RawPath, Result};
 use rustix::process::{Resource, Rlimit};
 
 use crate::exec::control;
+use crate::shim::confinement::{self, Confinement};
 use crate::sys;
 
 /// The kernel takes no argument longer than this, its final NUL included.
@@ -24,19 +25,27 @@ pub struct Child {
     pub stdin: Option<OwnedFd>,
     /// Standard output.
     pub stdout: OwnedFd,
-    /// Standard error.
-    pub stderr: OwnedFd,
+    /// Standard error, unless it goes where standard output goes.
+    pub stderr: Option<OwnedFd>,
 }
 
 /// Starts it.
 ///
 /// # Errors
 /// `spawn_failed`, or what is wrong with the working directory.
-pub fn spawn(start: &control::Start) -> Result<Child> {
+pub fn spawn(start: &control::Start, confinement: Option<&Confinement>) -> Result<Child> {
     let mut command = command_line(start)?;
     let (stdout, stdout_theirs) = pipe()?;
-    let (stderr, stderr_theirs) = pipe()?;
-    command.stdout(Stdio::from(stdout_theirs)).stderr(Stdio::from(stderr_theirs));
+    let stderr = if start.command.merge {
+        let same = stdout_theirs.try_clone().map_err(|error| Error::new(ErrorCode::SpawnFailed, error.to_string()))?;
+        command.stderr(Stdio::from(same));
+        None
+    } else {
+        let (stderr, theirs) = pipe()?;
+        command.stderr(Stdio::from(theirs));
+        Some(stderr)
+    };
+    command.stdout(Stdio::from(stdout_theirs));
     let stdin = if start.command.stdin {
         let (theirs, ours) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(no_pipe)?;
         rustix::io::ioctl_fionbio(&ours, true).map_err(no_pipe)?;
@@ -60,7 +69,11 @@ pub fn spawn(start: &control::Start) -> Result<Child> {
         command.current_dir(os(cwd));
     }
     let limits = start.command.limits.clone();
-    sys::before_exec(&mut command, move || prepare(&limits));
+    let doors = confinement.map(Confinement::doors).transpose()?.unwrap_or_default();
+    sys::before_exec(&mut command, move || {
+        confinement::enter(&doors)?;
+        prepare(&limits)
+    });
     let child = command.spawn().map_err(|error| spawn_error(start, &error))?;
     Ok(Child { pid: child.id() as i32, stdin, stdout, stderr })
 }

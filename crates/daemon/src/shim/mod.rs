@@ -5,6 +5,7 @@
 //! and go; the shim stays until nothing of the command is left.
 
 mod child;
+mod confinement;
 mod connection;
 mod tree;
 
@@ -21,6 +22,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::process::Signal;
 
 use self::child::Child;
+use self::confinement::Confinement;
 use self::connection::{Connection, Role};
 use crate::exec::control::{self, Request};
 use crate::exec::log::{CHUNK, Cursor, LogWriter};
@@ -62,6 +64,7 @@ struct Shim {
     /// The same as a record.
     end: Option<Vec<u8>>,
     has_children: bool,
+    confinement: Option<Confinement>,
     listener: UnixListener,
     connections: Vec<Connection>,
     children: OwnedFd,
@@ -107,16 +110,21 @@ impl Shim {
             last: None,
             end: None,
             has_children: false,
+            confinement: None,
             listener,
             connections: vec![Connection::new(first, unread)?],
             children,
             start,
         };
-        match child::spawn(&shim.start) {
+        let spawned = Confinement::make(&shim.start.id, &shim.start.command.limits).and_then(|confinement| {
+            shim.confinement = confinement;
+            child::spawn(&shim.start, shim.confinement.as_ref())
+        });
+        match spawned {
             Ok(Child { pid, stdin, stdout, stderr }) => {
                 shim.main = Some(pid);
                 shim.has_children = true;
-                shim.outputs = [Some(stdout), Some(stderr)];
+                shim.outputs = [Some(stdout), stderr];
                 shim.input.pipe = stdin;
                 shim.write_file(control::STARTED, &shim.info(State::Running))?;
             }
@@ -140,6 +148,7 @@ impl Shim {
             self.conclude()?;
             self.pump();
             if self.last.is_some() && !self.has_children {
+                self.confinement.iter().for_each(Confinement::remove);
                 // What readers have not got yet is in the files.
                 return Ok(());
             }
@@ -418,7 +427,7 @@ impl Shim {
             signal: ended.signal.map(signal_name),
             timed_out: self.clock.timed_out,
             killed: self.killed,
-            out_of_memory: false,
+            out_of_memory: self.confinement.as_ref().is_some_and(Confinement::out_of_memory),
             duration_us: self.started.0.elapsed().as_micros() as u64,
             usage: Usage { user_us: ended.user_us, system_us: ended.system_us, peak_memory: ended.peak_memory },
         };

@@ -8,7 +8,8 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::identity::kind_of;
-use crate::place::{Access, Place, Way};
+use crate::place::Place;
+use crate::view::{Access, Way};
 use crate::{Cancel, Files};
 
 /// How deep directories are followed. What lies deeper is moved up first, so that a tree of any depth needs few descriptors.

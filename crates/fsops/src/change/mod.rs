@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::Files;
 use crate::identity::kind_of;
-use crate::place::{Access, Way};
+use crate::view::{Access, Way};
 
 impl Files {
     /// Makes a directory.

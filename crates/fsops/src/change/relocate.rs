@@ -11,8 +11,9 @@ use rustix::io::Errno;
 use crate::Files;
 use crate::identity::{Identity, kind_of, mode, same_file};
 use crate::pending::Target;
-use crate::place::{Access, Place, Way};
+use crate::place::Place;
 use crate::temporary::rename_new;
+use crate::view::{Access, Way};
 
 impl Files {
     /// Moves or renames.

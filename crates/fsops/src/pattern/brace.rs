@@ -34,49 +34,60 @@ struct Group {
 
 /// The first group from `from` on that stands for alternatives.
 fn find(text: &[u8], from: usize) -> Option<Group> {
-    let mut at = from;
-    while at < text.len() {
-        match text[at] {
-            b'\\' => at += 1,
-            // A shell's variable isn't a group.
-            b'$' if text.get(at + 1) == Some(&b'{') => at += 1,
-            b'{' => {
-                if let Some(group) = group(text, at) {
-                    return Some(group);
-                }
-            }
-            _ => {}
-        }
-        at += 1;
-    }
-    None
+    let groups = Groups::new(text, from);
+    groups.0.iter().find_map(|group| {
+        let commas = [&[group.start][..], &group.commas, &[group.end?]].concat();
+        let choices = match group.commas.is_empty() {
+            true => range(&text[group.start + 1..group.end?])?,
+            false => commas.windows(2).map(|pair| text[pair[0] + 1..pair[1]].to_vec()).collect(),
+        };
+        Some(Group { start: group.start, end: group.end?, choices })
+    })
 }
 
-fn group(text: &[u8], start: usize) -> Option<Group> {
-    let mut depth = 0;
-    let mut commas = vec![start];
-    let mut at = start + 1;
-    while at < text.len() {
-        match text[at] {
-            b'\\' => at += 1,
-            b'{' => depth += 1,
-            b'}' if depth > 0 => depth -= 1,
-            b'}' => {
-                let inner = &text[start + 1..at];
-                commas.push(at);
-                let choices = match commas.len() {
-                    2 => range(inner),
-                    _ => Some(commas.windows(2).map(|pair| text[pair[0] + 1..pair[1]].to_vec()).collect()),
-                };
-                // Only the group's own end counts: a `}` further on belongs to something else.
-                return choices.map(|choices| Group { start, end: at, choices });
+/// Every opening brace with its partner, in one pass: a pattern of nothing but braces takes no longer than another.
+struct Groups(Vec<Braces>);
+
+struct Braces {
+    start: usize,
+    end: Option<usize>,
+    /// The commas that are directly between the two.
+    commas: Vec<usize>,
+}
+
+impl Groups {
+    fn new(text: &[u8], from: usize) -> Self {
+        let mut groups: Vec<Braces> = Vec::new();
+        // The open ones. A shell's variable, `${`, has a partner and is no group.
+        let mut open: Vec<Option<usize>> = Vec::new();
+        let mut at = from;
+        while at < text.len() {
+            match text[at] {
+                b'\\' => at += 1,
+                b'$' if text.get(at + 1) == Some(&b'{') => {
+                    at += 1;
+                    open.push(None);
+                }
+                b'{' => {
+                    open.push(Some(groups.len()));
+                    groups.push(Braces { start: at, end: None, commas: Vec::new() });
+                }
+                b'}' => {
+                    if let Some(Some(group)) = open.pop() {
+                        groups[group].end = Some(at);
+                    }
+                }
+                b',' => {
+                    if let Some(Some(group)) = open.last() {
+                        groups[*group].commas.push(at);
+                    }
+                }
+                _ => {}
             }
-            b',' if depth == 0 => commas.push(at),
-            _ => {}
+            at += 1;
         }
-        at += 1;
+        Self(groups)
     }
-    None
 }
 
 /// The members of a range like `1..5`, `01..10..2` or `a..e`. At most one more than can be used are made.
@@ -145,5 +156,8 @@ mod tests {
         assert!(expand("{0..9}{0..9}{0..9}{a,b}".as_bytes(), 1000).is_none());
         assert!(expand("{1..9999999999}".as_bytes(), 1000).is_none());
         assert!(expand("{a,b}".repeat(60).as_bytes(), 1000).is_none());
+        let started = std::time::Instant::now();
+        assert_eq!(expand(("{".repeat(8000) + &"{a,b}".repeat(9)).as_bytes(), 1000).unwrap().len(), 512);
+        assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
     }
 }

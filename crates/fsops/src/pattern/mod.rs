@@ -14,6 +14,9 @@ use segment::Segment;
 /// The most alternatives that the braces of a pattern may expand to.
 pub const MAX_ALTERNATIVES: usize = 1000;
 
+/// The longest pattern, in bytes.
+pub const MAX_LENGTH: usize = 16 << 10;
+
 /// How a pattern is to be understood.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Style {
@@ -46,13 +49,17 @@ impl Pattern {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// `invalid_pattern` when a name in it is `..`, `pattern_too_broad` when its braces expand to more than
+    /// `invalid_pattern` when a name in it is `..` or it is longer than [`MAX_LENGTH`], `pattern_too_broad` when its braces expand to more than
     /// [`MAX_ALTERNATIVES`]. Everything else is a pattern, be it one that matches nothing.
     pub fn new(pattern: &RawPath, style: Style) -> Result<Self> {
         let bytes = pattern.as_bytes();
         if bytes.split(|&byte| byte == b'/' || byte == b'\\').any(|name| name == b"..") {
             let message = "a glob pattern can't have '..' in it: it only finds what is below its start";
             return Err(Error::at(ErrorCode::InvalidPattern, pattern, message));
+        }
+        if bytes.len() > MAX_LENGTH {
+            let message = format!("the pattern has {} bytes and {MAX_LENGTH} is the most", bytes.len());
+            return Err(Error::new(ErrorCode::InvalidPattern, message));
         }
         let start = bytes.iter().position(|&byte| byte != b'/').unwrap_or(bytes.len());
         let expanded = brace::expand(&bytes[start..], MAX_ALTERNATIVES).ok_or_else(|| {

@@ -11,7 +11,8 @@ use podbay_proto::{Error, ErrorCode, Result};
 use rustix::fs::{OFlags, Stat};
 
 use crate::identity::{kind_of, mode, modified, size};
-use crate::place::{Access, Place, Way};
+use crate::place::Place;
+use crate::view::{Access, Way};
 use crate::{Content, Files};
 
 /// How much of a file decides whether it is text.

@@ -14,6 +14,7 @@ use crate::raw::{call, refused, text};
 pub(crate) const CASES: &[Case] = &[
     ("the_hosts_files_are_not_there", hosts_files),
     ("the_system_is_read_only", system_is_read_only),
+    ("every_mount_is_as_closed_as_it_can_be", mount_flags),
     ("mounts_cannot_be_changed", mounts),
     ("read_only_mounts_stay_so", read_only_mounts),
     ("chroot_is_no_way_out", chroot),
@@ -65,6 +66,34 @@ fn system_is_read_only(world: &World) {
             }
         }
         Ok(())
+    });
+}
+
+/// Ids and Landlock would hide a missing flag from an attacker's attempts, so the flags are read.
+fn mount_flags(world: &World) {
+    let (given, shared) = (world.directory("given"), world.directory("shared"));
+    let mut jail = world.jail();
+    jail.workspace = Some(world.directory("work"));
+    jail.mounts.push(Mount { host: given, inside: "/given".into(), writable: false });
+    jail.mounts.push(Mount { host: shared, inside: "/shared".into(), writable: true });
+    attempt(&jail, || {
+        let writable = ["/proc", "/tmp", "/dev/shm", "/dev/pts", "/workspace", "/run/podbay", "/shared"];
+        let mut seen = 0;
+        for line in fs::read_to_string("/proc/self/mountinfo").unwrap().lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            let (place, flags, kind) = (words[4], words[5], line.split(" - ").nth(1).unwrap());
+            let has = |flag: &str| flags.split(',').any(|known| known == flag);
+            let device = kind.starts_with("devtmpfs") || kind.starts_with("devpts");
+            let open = writable.contains(&place) || podbay_jail::ARTEFACTS.contains(&place) || device;
+            if !has("nosuid") || !(has("nodev") || device) || !(has("ro") || open) || line.contains("shared:") {
+                return Err(format!("too open: {line}"));
+            }
+            if has("ro") && writable.contains(&place) {
+                return Err(format!("the control: it can be written: {line}"));
+            }
+            seen += 1;
+        }
+        if seen > 20 { Ok(()) } else { Err(format!("the control: only {seen} mounts")) }
     });
 }
 

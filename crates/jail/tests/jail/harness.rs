@@ -20,7 +20,7 @@ pub(crate) type Verdict = Result<(), String>;
 /// Whom root's second run becomes.
 const NOBODY: u32 = 65_534;
 const SKIPPED: u8 = 77;
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where a case runs.
 pub(crate) struct World {

@@ -110,10 +110,8 @@ fn masked(world: &World) {
     attempt(&world.jail(), || {
         for name in ["kcore", "keys", "key-users", "timer_list", "kallsyms", "interrupts", "kmsg", "sched_debug"] {
             let path = format!("/proc/{name}");
-            if let Ok(bytes) = fs::read(&path) {
-                if !bytes.is_empty() {
-                    return Err(format!("{path} says something"));
-                }
+            if fs::read(&path).is_ok_and(|bytes| !bytes.is_empty()) {
+                return Err(format!("{path} says something"));
             }
         }
         if fs::read_dir("/proc/acpi").is_ok_and(|entries| entries.count() > 0) {

@@ -36,7 +36,10 @@ fn pages(world: &World) {
         local.delete(&ids[2]).await.unwrap();
         let query = Query { limit: Some(4), cursor: Some(ids[2].clone()), ..Query::default() };
         let page = local.list(&query).await.unwrap();
-        assert_eq!(page.sandboxes.iter().map(|listed| &listed.id).collect::<Vec<_>>(), ids[3..].iter().collect::<Vec<_>>());
+        assert_eq!(
+            page.sandboxes.iter().map(|listed| &listed.id).collect::<Vec<_>>(),
+            ids[3..].iter().collect::<Vec<_>>()
+        );
         assert_eq!(page.cursor, None);
 
         let labels = BTreeMap::from([("team".to_owned(), "blue".to_owned())]);

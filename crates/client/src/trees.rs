@@ -1,0 +1,310 @@
+//! Whole directories between this machine and a sandbox.
+//!
+//! There is no archive: each file is a request, many under way at once. What comes out of a sandbox is hostile, so it is
+//! written beneath its target directory by descriptors, never by a path that something inside could have bent.
+
+use std::path::{Component, Path, PathBuf};
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, DirBuilder, OpenOptions};
+use futures_util::stream::{self, StreamExt};
+use podbay_proto::RawPath;
+use podbay_proto::files::{Download, Kind, Mkdir, Tree, TreeEntry, Write};
+
+use crate::Sandbox;
+use crate::error::{Error, Result};
+use crate::file_operations::AT_ONCE;
+use crate::transfer::{Meter, join};
+
+/// What became of a directory's transfer.
+#[derive(Debug, Default)]
+pub struct Transferred {
+    /// How many files arrived.
+    pub files: u64,
+    /// What was left out, and why: links, devices, names that this machine can't have.
+    pub skipped: Vec<(String, String)>,
+    /// What failed.
+    pub failed: Vec<(String, Error)>,
+}
+
+impl Sandbox {
+    /// Sends a directory of this machine and all below it. Files that are there already are replaced, others stay.
+    ///
+    /// # Errors
+    /// When the directory can't be read. What happened to each file is in the result.
+    pub async fn upload_tree(&self, local: &Path, remote: &RawPath, meter: &Meter<'_>) -> Result<Transferred> {
+        let root = local.to_owned();
+        let found = tokio::task::spawn_blocking(move || walk(&root)).await.map_err(std::io::Error::from);
+        let found = found.flatten().map_err(Error::local(local))?;
+        meter.add(|progress| {
+            progress.total_files = Some(found.files.len() as u64);
+            progress.total_bytes = Some(found.bytes);
+        });
+        let mut done = Transferred { skipped: found.skipped, ..Transferred::default() };
+        self.mkdir(&Mkdir::new(remote.clone())).await?;
+        for dir in found.empty {
+            if let Err(error) = self.mkdir(&Mkdir::new(join(remote, &raw(&dir)))).await {
+                done.failed.push((dir.display().to_string(), error));
+            }
+        }
+        let mut uploads = stream::iter(found.files)
+            .map(|(below, mode)| async move {
+                let request = Write { mode: Some(mode), ..Write::new(join(remote, &raw(&below))) };
+                let result = self.upload_file(&local.join(&below), &request, meter).await;
+                (below, result)
+            })
+            .buffer_unordered(AT_ONCE);
+        while let Some((below, result)) = uploads.next().await {
+            done.count(below.display().to_string(), result.map(drop));
+        }
+        Ok(done)
+    }
+
+    /// Fetches a directory and all below it into a directory of this machine, which is made when it isn't there.
+    ///
+    /// # Errors
+    /// When the directory can't be read or the target not be made. What happened to each file is in the result.
+    pub async fn download_tree(&self, remote: &RawPath, local: &Path, meter: &Meter<'_>) -> Result<Transferred> {
+        std::fs::create_dir_all(local).map_err(Error::local(local))?;
+        let target = Dir::open_ambient_dir(local, ambient_authority()).map_err(Error::local(local))?;
+        let mut done = Transferred::default();
+        let mut request = Tree::new(remote.clone());
+        loop {
+            let page = self.tree(&request).await?;
+            let last = page.entries.last().map(|entry| entry.path.clone());
+            self.download_entries(remote, &target, page.entries, &mut done, meter).await;
+            match (page.partial, last) {
+                (Some(partial), Some(last)) if partial.limit_reached => request.after = Some(last),
+                (Some(partial), _) if partial.unreadable > 0 => {
+                    done.skipped.push((remote.to_string(), partial.detail));
+                    return Ok(done);
+                }
+                _ => return Ok(done),
+            }
+        }
+    }
+
+    async fn download_entries(
+        &self,
+        remote: &RawPath,
+        target: &Dir,
+        entries: Vec<TreeEntry>,
+        done: &mut Transferred,
+        meter: &Meter<'_>,
+    ) {
+        let mut files = Vec::new();
+        for entry in entries {
+            let name = entry.path.to_string();
+            match (entry.kind, safe(&entry.path)) {
+                (_, None) => done.skipped.push((name, "its name leads out of the target".into())),
+                (Kind::Dir, Some(path)) => {
+                    if let Err(error) = target.create_dir_with_parents(&path) {
+                        done.failed.push((name, Error::local(&path)(error)));
+                    }
+                }
+                (Kind::File, Some(path)) => files.push((entry, path)),
+                (Kind::Link, Some(path)) => match (entry.target.as_ref().and_then(safe_link), path.parent()) {
+                    (Some(to), Some(_)) if stays_below(&path, &to) => {
+                        if let Err(error) = make_link(target, &to, &path) {
+                            done.failed.push((name, Error::local(&path)(error)));
+                        }
+                    }
+                    _ => done.skipped.push((name, "a link that leads out of the directory".into())),
+                },
+                _ => done.skipped.push((name, "neither a file nor a directory".into())),
+            }
+        }
+        meter.add(|progress| {
+            let bytes: u64 = files.iter().map(|(entry, _)| entry.size).sum();
+            progress.total_files = Some(progress.total_files.unwrap_or(0) + files.len() as u64);
+            progress.total_bytes = Some(progress.total_bytes.unwrap_or(0) + bytes);
+        });
+        let mut downloads = stream::iter(files)
+            .map(|(entry, path)| async move {
+                let result = self.download_entry(remote, target, &entry, &path, meter).await;
+                (entry.path.to_string(), result)
+            })
+            .buffer_unordered(AT_ONCE);
+        while let Some((name, result)) = downloads.next().await {
+            done.count(name, result);
+        }
+    }
+
+    async fn download_entry(
+        &self,
+        remote: &RawPath,
+        target: &Dir,
+        entry: &TreeEntry,
+        path: &Path,
+        meter: &Meter<'_>,
+    ) -> Result<()> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        #[cfg(unix)]
+        {
+            use cap_std::fs::OpenOptionsExt;
+            // No set-user-id bits come out of a sandbox.
+            options.mode(entry.mode & 0o777);
+        }
+        if let Some(parent) = path.parent() {
+            target.create_dir_with_parents(parent).map_err(Error::local(parent))?;
+        }
+        let file = target.open_with(path, &options).map_err(Error::local(path))?.into_std();
+        self.download_into(&Download::new(join(remote, &entry.path)), file, meter).await.map(drop)
+    }
+}
+
+impl Transferred {
+    fn count(&mut self, name: String, result: Result<()>) {
+        match result {
+            Ok(()) => self.files += 1,
+            Err(error) => self.failed.push((name, error)),
+        }
+    }
+}
+
+trait CreateParents {
+    fn create_dir_with_parents(&self, path: &Path) -> std::io::Result<()>;
+}
+
+impl CreateParents for Dir {
+    fn create_dir_with_parents(&self, path: &Path) -> std::io::Result<()> {
+        if path.as_os_str().is_empty() {
+            return Ok(());
+        }
+        let mut builder = DirBuilder::new();
+        self.create_dir_with(path, builder.recursive(true))
+    }
+}
+
+fn make_link(target: &Dir, to: &Path, path: &Path) -> std::io::Result<()> {
+    if let Some(parent) = path.parent() {
+        target.create_dir_with_parents(parent)?;
+    }
+    #[cfg(unix)]
+    return target.symlink(to, path);
+    #[cfg(not(unix))]
+    return Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "links can't be made on this system"));
+}
+
+/// A path from a sandbox that stays where it is put: relative, and every part a plain name.
+fn safe(path: &RawPath) -> Option<PathBuf> {
+    let path = native(path)?;
+    let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
+    (plain && path.components().next().is_some()).then_some(path)
+}
+
+fn safe_link(to: &RawPath) -> Option<PathBuf> {
+    native(to).filter(|to| to.is_relative())
+}
+
+/// Whether a link's target lies below the directory that the link's path is relative to, by its words alone.
+fn stays_below(path: &Path, to: &Path) -> bool {
+    let mut depth = path.components().count() as i64 - 1;
+    for part in to.components() {
+        depth += match part {
+            Component::Normal(_) => 1,
+            Component::ParentDir => -1,
+            _ => 0,
+        };
+        if depth < 0 {
+            return false;
+        }
+    }
+    true
+}
+
+#[cfg(unix)]
+fn native(path: &RawPath) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStrExt;
+    Some(PathBuf::from(std::ffi::OsStr::from_bytes(path.as_bytes())))
+}
+
+#[cfg(not(unix))]
+fn native(path: &RawPath) -> Option<PathBuf> {
+    path.to_str().map(PathBuf::from)
+}
+
+#[cfg(unix)]
+fn raw(path: &Path) -> RawPath {
+    use std::os::unix::ffi::OsStrExt;
+    path.as_os_str().as_bytes().into()
+}
+
+#[cfg(not(unix))]
+fn raw(path: &Path) -> RawPath {
+    path.to_string_lossy().replace('\\', "/").into()
+}
+
+#[derive(Default)]
+struct Found {
+    files: Vec<(PathBuf, u32)>,
+    empty: Vec<PathBuf>,
+    bytes: u64,
+    skipped: Vec<(String, String)>,
+}
+
+fn walk(root: &Path) -> std::io::Result<Found> {
+    let mut found = Found::default();
+    let mut dirs = vec![PathBuf::new()];
+    while let Some(dir) = dirs.pop() {
+        let mut empty = true;
+        for entry in std::fs::read_dir(root.join(&dir))? {
+            let entry = entry?;
+            empty = false;
+            let below = dir.join(entry.file_name());
+            let kind = entry.file_type()?;
+            if kind.is_dir() {
+                dirs.push(below);
+            } else if kind.is_file() {
+                let meta = entry.metadata()?;
+                found.bytes += meta.len();
+                found.files.push((below, mode(&meta)));
+            } else {
+                let reason = if kind.is_symlink() { "a link" } else { "neither a file nor a directory" };
+                found.skipped.push((below.display().to_string(), reason.into()));
+            }
+        }
+        if empty && !dir.as_os_str().is_empty() {
+            found.empty.push(dir);
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(unix)]
+fn mode(meta: &std::fs::Metadata) -> u32 {
+    use std::os::unix::fs::PermissionsExt;
+    meta.permissions().mode() & 0o777
+}
+
+#[cfg(not(unix))]
+fn mode(_: &std::fs::Metadata) -> u32 {
+    0o644
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_from_a_sandbox_stay_where_they_are_put() {
+        for bad in ["", "..", "../x", "a/../b", "/etc/passwd", "a/../../x"] {
+            assert_eq!(safe(&bad.into()), None, "{bad}");
+        }
+        assert_eq!(safe(&"a/b..c".into()), Some(PathBuf::from("a/b..c")));
+    }
+
+    #[test]
+    fn links_may_point_around_but_not_out() {
+        let inside = [("a/l", "b"), ("a/b/l", "../../c"), ("l", "a/../b"), ("l", ".")];
+        let outside = [("l", ".."), ("a/l", "../../x"), ("l", "a/../../x")];
+        for (path, to) in inside {
+            assert!(stays_below(Path::new(path), Path::new(to)), "{path} -> {to}");
+        }
+        for (path, to) in outside {
+            assert!(!stays_below(Path::new(path), Path::new(to)), "{path} -> {to}");
+        }
+        assert_eq!(safe_link(&"/etc".into()), None);
+    }
+}

@@ -1,0 +1,81 @@
+//! Limits on one command that need a cgroup.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+
+use podbay_jail::Cgroup;
+use podbay_proto::exec::{ExecId, Limits};
+use podbay_proto::{Error, ErrorCode, Result};
+
+/// The cgroup of one command.
+pub struct Confinement {
+    cgroup: Cgroup,
+}
+
+impl Confinement {
+    /// Makes a cgroup, when the limits need one.
+    ///
+    /// # Errors
+    /// `unsupported` where none can be had: a limit that isn't kept would be worse than none.
+    pub fn make(id: &ExecId, limits: &Limits) -> Result<Option<Self>> {
+        if limits.memory.is_none() && limits.processes.is_none() {
+            return Ok(None);
+        }
+        // What was left by shims that were killed; the next one tries again.
+        let _ = podbay_jail::sweep();
+        let wanted = podbay_jail::Limits {
+            memory: limits.memory,
+            processes: limits.processes,
+            ..podbay_jail::Limits::default()
+        };
+        let (cgroup, in_force) = Cgroup::make(id.as_str(), &wanted);
+        let made = cgroup.map(|cgroup| Self { cgroup });
+        match in_force.into_iter().find(|limit| limit.by.is_none()) {
+            None => Ok(made),
+            Some(missing) => {
+                made.iter().for_each(Self::remove);
+                let why = missing.note.unwrap_or_default();
+                let message = format!(
+                    "a limit on {} of one command needs a cgroup, and this sandbox has none: {why}",
+                    missing.limit
+                );
+                Err(Error::new(ErrorCode::Unsupported, message))
+            }
+        }
+    }
+
+    /// The files to write `0` to between fork and exec, to be in.
+    ///
+    /// # Errors
+    /// When they can't be opened.
+    pub fn doors(&self) -> Result<Vec<OwnedFd>> {
+        self.cgroup
+            .directories()
+            .iter()
+            .map(|dir| File::options().write(true).open(dir.join("cgroup.procs")).map(OwnedFd::from))
+            .collect::<std::io::Result<_>>()
+            .map_err(|error| {
+                Error::new(ErrorCode::Unsupported, format!("the command's cgroup can't be entered: {error}"))
+            })
+    }
+
+    /// Whether something in it was killed for want of memory.
+    pub fn out_of_memory(&self) -> bool {
+        self.cgroup.out_of_memory()
+    }
+
+    /// Removes it, once nothing of the command is left.
+    pub fn remove(&self) {
+        if let Err(error) = self.cgroup.remove() {
+            eprintln!("podbayd: {error}");
+        }
+    }
+}
+
+/// Enters the cgroup. Between fork and exec: system calls only.
+pub fn enter(doors: &[OwnedFd]) -> std::io::Result<()> {
+    for door in doors {
+        rustix::io::write(door, b"0")?;
+    }
+    Ok(())
+}

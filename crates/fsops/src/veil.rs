@@ -1,0 +1,41 @@
+//! What a listing or search leaves out.
+
+use std::os::fd::AsFd;
+
+use rustix::fs::Stat;
+
+use crate::identity::{lstat, same_file};
+use crate::rules::{Names, Rules, names};
+
+/// What a listing leaves out: the daemon's own directories, and what the rules forbid.
+pub(crate) struct Veil<'a> {
+    pub(crate) rules: Option<&'a Rules>,
+    /// The real path of the start; only known where there are rules.
+    pub(crate) start: Names,
+    /// The last names of the hidden directories, and which ones they are.
+    pub(crate) hidden: Vec<(Vec<u8>, Stat)>,
+}
+
+impl Veil<'_> {
+    /// Whether the name in `dir`, at `below` the start, is to be left out.
+    pub(crate) fn covers(&self, dir: impl AsFd, name: &[u8], below: &[u8]) -> bool {
+        if crate::temporary::is_temporary(name) {
+            return true;
+        }
+        if let Some(rules) = self.rules
+            && !rules.shows(&[&self.start[..], &names(below)].concat())
+        {
+            return true;
+        }
+        // Comparing names first spares a system call for nearly every entry.
+        self.hidden
+            .iter()
+            .any(|(hidden, stat)| hidden == name && lstat(dir.as_fd(), name).is_ok_and(|found| same_file(&found, stat)))
+    }
+
+    /// Whether the content of the file at `below` the start may be read. It may be named as a part of the way to
+    /// something that is allowed, and yet be forbidden itself.
+    pub(crate) fn opens(&self, below: &[u8]) -> bool {
+        self.rules.is_none_or(|rules| rules.allows(&[&self.start[..], &names(below)].concat()))
+    }
+}

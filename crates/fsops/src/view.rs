@@ -1,0 +1,380 @@
+//! How a request's paths are followed to their places, within its scope.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use podbay_proto::files::{Kind, Scope};
+use podbay_proto::{Error, ErrorCode, RawPath, Result};
+use rustix::fs::{CWD, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::fault::{code, fault};
+use crate::identity::{kind_of, lstat};
+use crate::place::{Place, real_path};
+use crate::rules::{Names, Rules, absolute, names};
+use crate::veil::Veil;
+use crate::{Files, Settings};
+
+/// As many links as the kernel follows in one path.
+const MAX_LINKS: usize = 40;
+
+/// The kernel's limit for a path, its final NUL included.
+const PATH_MAX: usize = 4096;
+
+/// What an operation wants to do with a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Look at it.
+    Read,
+    /// Change what is at the path.
+    Change,
+    /// Remove what is at the path, with everything below.
+    Remove,
+}
+
+/// How a path is to be followed to its place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Way {
+    /// A link at the end is followed. A link before the end always is.
+    pub(crate) follow: bool,
+    /// Directories before the end may be missing.
+    pub(crate) parents: bool,
+}
+
+/// A scope, ready for use: its root is open, its rules are known.
+pub(crate) struct View<'a> {
+    settings: &'a Settings,
+    root: Option<Root>,
+    base: Names,
+    is_virtual: bool,
+    rules: Rules,
+    rules_for_reads: bool,
+}
+
+struct Root {
+    dir: Dir,
+    /// The root's path as the caller wrote it.
+    names: Names,
+}
+
+impl Files {
+    /// Makes a scope ready.
+    pub(crate) fn view(&self, scope: &Scope) -> Result<View<'_>> {
+        View::new(&self.shared.settings, scope)
+    }
+}
+
+impl<'a> View<'a> {
+    fn new(settings: &'a Settings, scope: &Scope) -> Result<Self> {
+        let workdir = scope.workdir.as_ref().map(absolute_names).transpose()?;
+        let default = || names(settings.workdir.as_os_str().as_bytes());
+        let mut root = None;
+        let base;
+        if let Some(path) = &scope.root {
+            let names = absolute_names(path)?;
+            let dir = open_plain(&absolute(&names)).map_err(|error| fault(path, error))?;
+            base = match scope.virtual_paths {
+                true => workdir.unwrap_or_default(),
+                // Outside of the root a working directory is of no use.
+                false => Some(workdir.unwrap_or_else(default))
+                    .filter(|dir| dir.starts_with(&names))
+                    .unwrap_or_else(|| names.clone()),
+            };
+            root = Some(Root { dir: Dir::from_std_file(dir.into()), names });
+        } else if scope.virtual_paths {
+            let message = "virtual_paths needs a root: say which directory the paths are relative to";
+            return Err(Error::new(ErrorCode::InvalidArgument, message));
+        } else {
+            base = workdir.unwrap_or_else(default);
+        }
+        let is_virtual = scope.virtual_paths;
+        let mut view =
+            Self { settings, root, base, is_virtual, rules: Rules::default(), rules_for_reads: scope.rules_for_reads };
+        view.rules = view.read_rules(scope)?;
+        Ok(view)
+    }
+
+    /// The scope's prefixes as real paths.
+    fn read_rules(&self, scope: &Scope) -> Result<Rules> {
+        let mut rules = Rules::default();
+        if scope.allow_prefixes.is_empty() && scope.deny_prefixes.is_empty() {
+            return Ok(rules);
+        }
+        let real_root = self.root.as_ref().map(|root| real_path(&root.dir)).transpose()?;
+        let to_real = |prefix: &RawPath| -> Result<Vec<Names>> {
+            let mut names = names(prefix.as_bytes());
+            if prefix.is_empty() || prefix.as_bytes().contains(&0) || names.iter().any(|name| name == b"..") {
+                let message = "a prefix rule can't be empty and can't have '..' or a NUL byte in it";
+                return Err(Error::at(ErrorCode::InvalidArgument, prefix, message));
+            }
+            if !prefix.as_bytes().starts_with(b"/") {
+                names.splice(0..0, self.base.iter().cloned());
+            }
+            Ok(match (&self.root, &real_root) {
+                (Some(root), Some(real)) => {
+                    let below = if self.is_virtual { Some(&names[..]) } else { names.strip_prefix(&root.names[..]) };
+                    let in_root = below.map(|below| [real, below].concat());
+                    // A prefix around the root covers all of it.
+                    let around = (!self.is_virtual && root.names.starts_with(&names)).then(|| real.clone());
+                    in_root.or(around).into_iter().collect()
+                }
+                _ => self.reroot(&names).into_iter().chain([names]).collect(),
+            })
+        };
+        for prefix in &scope.allow_prefixes {
+            let paths = to_real(prefix)?;
+            // An allowed prefix that lies outside of the root allows nothing; it mustn't become «no rule».
+            let nowhere = || vec![vec![b"\0".to_vec()]];
+            rules.allow.extend(if paths.is_empty() { nowhere() } else { paths });
+        }
+        for prefix in &scope.deny_prefixes {
+            rules.deny.extend(to_real(prefix)?);
+            // What a forbidden link leads to is forbidden as well.
+            let way = Way { follow: true, parents: false };
+            if let Ok(place) = self.place(prefix, way)
+                && let Ok(mut path) = real_path(&place.dir)
+            {
+                path.extend(place.name);
+                rules.deny.push(path);
+            }
+        }
+        Ok(rules)
+    }
+
+    /// The directory that stands for an artefact's path, if there is one.
+    fn reroot(&self, path: &[Vec<u8>]) -> Option<Names> {
+        self.settings.reroots.iter().find_map(|(prefix, target)| {
+            let rest = path.strip_prefix(&names(prefix.as_os_str().as_bytes())[..])?;
+            // What climbs out again means what it always meant.
+            let stays = !rest.iter().any(|name| name == b"..");
+            stays.then(|| [names(target.as_os_str().as_bytes()), rest.to_vec()].concat())
+        })
+    }
+
+    /// The path where a search starts when the request doesn't say.
+    pub(crate) fn start(&self) -> RawPath {
+        absolute(&self.base).into()
+    }
+
+    /// The names to follow from the root (or from `/`), and the path as results name it.
+    fn address(&self, path: &RawPath) -> Result<(Names, RawPath)> {
+        let bytes = path.as_bytes();
+        if bytes.is_empty() {
+            return Err(Error::at(ErrorCode::InvalidPath, path, "the path is empty"));
+        }
+        if bytes.contains(&0) {
+            return Err(Error::at(ErrorCode::InvalidPath, path, "a path can't have a NUL byte in it"));
+        }
+        if bytes.len() >= PATH_MAX {
+            let message = format!("the path has {} bytes and {} is the most", bytes.len(), PATH_MAX - 1);
+            let start = RawPath::from(&bytes[..64]);
+            return Err(Error::at(ErrorCode::InvalidPath, &start, message));
+        }
+        let mut full = names(bytes);
+        if !bytes.starts_with(b"/") {
+            full.splice(0..0, self.base.iter().cloned());
+        }
+        match &self.root {
+            None => {
+                let full = self.reroot(&full).unwrap_or(full);
+                let shown = absolute(&full).into();
+                Ok((full, shown))
+            }
+            Some(_) if self.is_virtual => {
+                let shown = absolute(&full).into();
+                Ok((full, shown))
+            }
+            Some(root) => {
+                let shown = absolute(&full).into();
+                match full.strip_prefix(&root.names[..]) {
+                    Some(below) => Ok((below.to_vec(), shown)),
+                    None => {
+                        let message = format!(
+                            "lies outside of the root '{}' of this scope",
+                            RawPath::from(absolute(&root.names))
+                        );
+                        Err(Error::at(ErrorCode::EscapesRoot, path, message))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Opens the directory at these names, beneath the root.
+    fn open_dir(&self, path: &[Vec<u8>]) -> io::Result<OwnedFd> {
+        match &self.root {
+            None => Ok(open_plain(&absolute(path))?),
+            Some(root) => {
+                // The dot at the end matters where there is no openat2: there a link in the last place, opened only as a
+                // path, would not be followed.
+                let relative = [&path.join(&b'/')[..], if path.is_empty() { b"." } else { b"/." }].concat();
+                let mut options = OpenOptions::new();
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                options.read(true).custom_flags(flags.bits().cast_signed());
+                Ok(root.dir.open_with(Path::new(OsStr::from_bytes(&relative)), &options)?.into_std().into())
+            }
+        }
+    }
+
+    /// Follows a path to its place. No rule is applied yet.
+    pub(crate) fn place(&self, path: &RawPath, way: Way) -> Result<Place> {
+        let (mut path_names, shown) = self.address(path)?;
+        let mut names_dir = ends_as_dir(path.as_bytes());
+        // `.` is the working directory and no name in the one above it: `rm -r .` is refused everywhere.
+        let bare = names(path.as_bytes()).is_empty();
+        for _ in 0..=MAX_LINKS {
+            let name = match path_names.last() {
+                Some(last) if last != b".." && !bare => last.clone(),
+                _ => {
+                    let dir = self.open_dir(&path_names).map_err(|error| fault(path, error))?;
+                    return Ok(Place { dir, missing: Vec::new(), name: None, names_dir, asked: path.clone(), shown });
+                }
+            };
+            let parent = &path_names[..path_names.len() - 1];
+            let (dir, missing) = self.open_deepest(parent, way.parents).map_err(|error| fault(path, error))?;
+            if way.follow && missing.is_empty() {
+                match rustix::fs::readlinkat(&dir, &name[..], Vec::new()) {
+                    Ok(target) => {
+                        let target = target.into_bytes();
+                        let mut next = if target.starts_with(b"/") { Vec::new() } else { parent.to_vec() };
+                        if target.starts_with(b"/") && self.root.is_some() {
+                            let message = "is an absolute link, which leads out of the root of this scope";
+                            return Err(Error::at(ErrorCode::EscapesRoot, path, message));
+                        }
+                        next.extend(names(&target));
+                        names_dir |= ends_as_dir(&target);
+                        path_names = next;
+                        continue;
+                    }
+                    // Not a link, or nothing at all: this is the place.
+                    Err(Errno::INVAL | Errno::NOENT) => {}
+                    Err(error) => return Err(fault(path, error)),
+                }
+            }
+            if names_dir && missing.is_empty() && lstat(&dir, &name).is_ok_and(|stat| kind_of(&stat) != Kind::Dir) {
+                return Err(fault(path, Errno::NOTDIR));
+            }
+            return Ok(Place { dir, missing, name: Some(name), names_dir, asked: path.clone(), shown });
+        }
+        Err(fault(path, Errno::LOOP))
+    }
+
+    /// Opens the directory; where it may be missing, the deepest one above it that exists.
+    fn open_deepest(&self, path: &[Vec<u8>], may_miss: bool) -> io::Result<(OwnedFd, Names)> {
+        let mut depth = path.len();
+        loop {
+            match self.open_dir(&path[..depth]) {
+                Ok(dir) => {
+                    let missing = path[depth..].to_vec();
+                    // `missing/..` is nowhere: the kernel says so as well.
+                    if missing.iter().any(|name| name == b"..") {
+                        return Err(Errno::NOENT.into());
+                    }
+                    return Ok((dir, missing));
+                }
+                Err(error) if may_miss && depth > 0 && code(&error) == ErrorCode::NotFound => depth -= 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Follows a path to its place and applies the rules to it.
+    pub(crate) fn allowed(&self, path: &RawPath, way: Way, access: Access) -> Result<Place> {
+        // A forbidden directory doesn't even tell what is missing in it, so the rules come first.
+        let place = self.place(path, Way { parents: true, ..way })?;
+        self.check(&place, access)?;
+        match place.missing.is_empty() || way.parents {
+            true => Ok(place),
+            false => Err(place.fault(Errno::NOENT)),
+        }
+    }
+
+    fn check(&self, place: &Place, access: Access) -> Result<()> {
+        let rules_hold = !self.rules.is_empty() && (access != Access::Read || self.rules_for_reads);
+        let hidden_holds = access == Access::Remove && !self.settings.hidden.is_empty();
+        if !rules_hold && !hidden_holds {
+            return Ok(());
+        }
+        let path = place.real()?;
+        if rules_hold {
+            let allowed = match access {
+                Access::Remove => self.rules.allows_all_below(&path),
+                Access::Read | Access::Change => {
+                    self.rules.allows(&path) || (access == Access::Read && self.rules.shows(&path))
+                }
+            };
+            if !allowed {
+                let message = match self.rules.allows(&path) {
+                    true => "contains something that a path rule of this scope protects",
+                    false => "a path rule of this scope forbids it",
+                };
+                return Err(Error::at(ErrorCode::PolicyDenied, &place.asked, message));
+            }
+        }
+        let protects = |hidden: &Path| {
+            std::fs::canonicalize(hidden).is_ok_and(|real| names(real.as_os_str().as_bytes()).starts_with(&path))
+        };
+        if hidden_holds && self.settings.hidden.iter().any(|hidden| protects(hidden)) {
+            let message = "contains the directory in which Podbay keeps its own state";
+            return Err(Error::at(ErrorCode::PolicyDenied, &place.asked, message));
+        }
+        Ok(())
+    }
+
+    /// What a listing or search that starts at `dir` must leave out.
+    pub(crate) fn veil(&self, dir: &OwnedFd) -> Result<Veil<'_>> {
+        let rules = (self.rules_for_reads && !self.rules.is_empty()).then_some(&self.rules);
+        let start = if rules.is_some() { real_path(dir)? } else { Vec::new() };
+        let hidden = self.settings.hidden.iter().filter_map(|path| {
+            let name = path.file_name()?.as_bytes().to_vec();
+            Some((name, rustix::fs::stat(path).ok()?))
+        });
+        Ok(Veil { rules, start, hidden: hidden.collect() })
+    }
+
+    /// What a link at `name` in `dir` leads to, opened without reading it. `path` is where it stands below the place that
+    /// `start` names.
+    pub(crate) fn link_target(&self, start: &RawPath, below: &[u8]) -> Result<(OwnedFd, Stat)> {
+        let path = RawPath::from([start.as_bytes(), b"/", below].concat());
+        let place = self.allowed(&path, Way { follow: true, parents: false }, Access::Read)?;
+        let target = match &place.name {
+            None => place.dir,
+            Some(name) => rustix::fs::openat(
+                &place.dir,
+                &name[..],
+                OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+                Mode::empty(),
+            )
+            .map_err(|error| fault(&path, error))?,
+        };
+        let stat = rustix::fs::fstat(&target).map_err(|error| fault(&path, error))?;
+        Ok((target, stat))
+    }
+}
+
+fn open_plain(path: &[u8]) -> rustix::io::Result<OwnedFd> {
+    rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// The names of a path from a scope, which has to be absolute and plain.
+fn absolute_names(path: &RawPath) -> Result<Names> {
+    let names = names(path.as_bytes());
+    let plain =
+        path.as_bytes().starts_with(b"/") && !path.as_bytes().contains(&0) && !names.iter().any(|name| name == b"..");
+    match plain {
+        true => Ok(names),
+        false => {
+            let message = "the root and the working directory of a scope are absolute paths without '..'";
+            Err(Error::at(ErrorCode::InvalidArgument, path, message))
+        }
+    }
+}
+
+/// Whether a path can only mean a directory, by the way it ends.
+fn ends_as_dir(path: &[u8]) -> bool {
+    path == b"." || path.ends_with(b"/") || path.ends_with(b"/.")
+}

@@ -1,0 +1,94 @@
+//! Local sandboxes beside bubblewrap and a plain fork and exec, in one run.
+#![allow(clippy::unwrap_used, missing_docs, reason = "this is a benchmark")]
+
+#[path = "../../client/benches/measure/mod.rs"]
+mod measure;
+
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use measure::{Samples, Table};
+use podbay::files::{Edit, Ls, Read, Write};
+use podbay::local::Local;
+use podbay::provider::{Provider, Wanted};
+
+const BWRAP: &[&str] = &[
+    "--unshare-all",
+    "--die-with-parent",
+    "--new-session",
+    "--ro-bind",
+    "/usr",
+    "/usr",
+    "--symlink",
+    "usr/bin",
+    "/bin",
+    "--symlink",
+    "usr/lib",
+    "/lib",
+    "--symlink",
+    "usr/lib64",
+    "/lib64",
+    "--proc",
+    "/proc",
+    "--dev",
+    "/dev",
+    "--tmpfs",
+    "/tmp",
+    "--tmpfs",
+    "/workspace",
+    "--chdir",
+    "/workspace",
+    "true",
+];
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let local = Local::new().unwrap();
+    let table = Table::times("A sandbox for one command");
+    table.row("floor: fork and exec of `true`", &Samples::of_blocking(200, || quiet("true", &[])));
+    table.row("`bwrap … true`", &Samples::of_blocking(200, || quiet("bwrap", BWRAP)));
+    let podbay = std::env::var("PODBAY_BENCH_BINARY").expect("cargo xtask bench sets PODBAY_BENCH_BINARY");
+    table.row("**`podbay run -- true`**", &Samples::of_blocking(200, || quiet(&podbay, &["run", "--", "true"])));
+    let wanted = Wanted { leashed: true, ..Wanted::default() };
+    let mut created = Vec::new();
+    for _ in 0..200 {
+        let begun = Instant::now();
+        let provided = local.get_or_create(&wanted).await.unwrap();
+        assert!(provided.sandbox.run("true").await.unwrap().success());
+        created.push(begun.elapsed());
+        local.delete(&provided.id).await.unwrap();
+    }
+    table.row("**podbay, in process: create to first result**", &Samples::from(created));
+
+    let provided = local.get_or_create(&wanted).await.unwrap();
+    let sandbox = provided.sandbox.clone();
+    let table = Table::times("In a sandbox that is there");
+    table.row("floor: fork and exec of `sh -c true`", &Samples::of_blocking(300, || quiet("/bin/sh", &["-c", "true"])));
+    table.row(
+        "**`true`**",
+        &Samples::of(500, |_| async { assert!(sandbox.run("true").await.unwrap().success()) }).await,
+    );
+    sandbox.write(&Write::new("file"), "line of text\n".repeat(300)).await.unwrap();
+    table
+        .row("**read**", &Samples::of(2000, |_| async { drop(sandbox.read(&Read::new("file")).await.unwrap()) }).await);
+    table.row("**ls**", &Samples::of(2000, |_| async { drop(sandbox.ls(&Ls::new(".")).await.unwrap()) }).await);
+    let write = |_| async { drop(sandbox.write(&Write::new("written"), vec![b'x'; 4000]).await.unwrap()) };
+    table.row("**write**", &Samples::of(2000, write).await);
+    sandbox.write(&Write::new("edited"), "here is a needle\n").await.unwrap();
+    let edit = |round: usize| {
+        let sandbox = &sandbox;
+        async move {
+            let (old, new) = if round % 2 == 0 { ("needle", "thread") } else { ("thread", "needle") };
+            let (request, texts) = Edit::new("edited", old.as_bytes(), new.as_bytes());
+            // The rounds that don't count may leave either of the two behind.
+            let _ = sandbox.edit(&request, texts).await;
+        }
+    };
+    table.row("**edit**", &Samples::of(2000, edit).await);
+    local.delete(&provided.id).await.unwrap();
+}
+
+fn quiet(program: &str, arguments: &[&str]) {
+    let status = Command::new(program).args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).status().unwrap();
+    assert!(status.success());
+}

@@ -1,0 +1,17 @@
+#!/bin/bash
+# Starts a node: enters the cgroups that were made for it, then namespaces of its own, and becomes init.sh there.
+#
+# Usage: enter.sh STATE_DIRECTORY CGROUP_DIRECTORY...
+# Standard input is the listening socket of the host's side of the API server; it goes on as descriptor 3.
+set -eu
+state=$1
+shift
+
+for cgroup in "$@"; do
+  echo $$ > "$cgroup/cgroup.procs"
+done
+
+exec 3<&0 0</dev/null
+# --kill-child: who kills this process kills init.sh, PID 1 of the new PID namespace, and with it everything in there.
+exec unshare --mount --net --pid --uts --ipc --cgroup --fork --kill-child --mount-proc \
+  bash "$state/node/init.sh" "$state"

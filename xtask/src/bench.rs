@@ -1,0 +1,69 @@
+//! `cargo xtask bench`: measurements, and the pages in docs/ that show them.
+
+use std::process::Stdio;
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use rig::packages::Need;
+
+use crate::tools::{self, cargo, root, say};
+
+/// What is measured beside Podbay.
+const NEEDS: &[Need] = &[Need::program("bubblewrap", "bwrap"), Need::program("ripgrep", "rg")];
+
+#[derive(Args)]
+pub struct Options {
+    /// What to measure.
+    #[arg(value_enum)]
+    what: What,
+    /// Writes the result to docs/benchmarks/.
+    #[arg(long)]
+    write: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum What {
+    /// podbayd over its unix socket.
+    Daemon,
+    /// Local sandboxes beside bubblewrap.
+    Local,
+}
+
+/// Measures, prints, and on request writes the page.
+pub fn run(options: &Options) -> Result<()> {
+    rig::packages::ensure(NEEDS)?;
+    let (name, package) = match options.what {
+        What::Daemon => ("daemon", "podbay-client"),
+        What::Local => ("local", "podbay"),
+    };
+    tools::run(cargo().args(["build", "--quiet", "--release", "--package", "podbay-cli"]))?;
+    let mut bench = cargo();
+    bench
+        .args(["bench", "--quiet", "--package", package, "--bench", name])
+        .env("PODBAY_BENCH_BINARY", root().join("target/release/podbay"))
+        .stdout(Stdio::piped());
+    say(&format!("measuring {name}; this takes some minutes"));
+    let output = bench.spawn().and_then(std::process::Child::wait_with_output).context("cargo bench can't be run")?;
+    let tables = String::from_utf8_lossy(&output.stdout);
+    println!("{tables}");
+    anyhow::ensure!(output.status.success(), "the benchmark failed ({})", output.status);
+    if options.write {
+        let page = root().join("docs/benchmarks").join(format!("{name}.md"));
+        std::fs::create_dir_all(page.parent().unwrap_or(&page))?;
+        let text = format!(
+            "# Measured: {name}\n\nMade by `cargo xtask bench {name} --write`, all rows in one run on one machine{}. Other machines give other \
+             figures; compare rows, not runs.\n{tables}",
+            machine()
+        );
+        std::fs::write(&page, text.trim_end().to_owned() + "\n")?;
+        say(&format!("wrote {}", page.display()));
+    }
+    Ok(())
+}
+
+/// What it was measured on.
+fn machine() -> String {
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!(" ({cores} cores, Linux {})", kernel.trim())
+}

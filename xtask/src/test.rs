@@ -1,0 +1,89 @@
+//! `cargo xtask test`: every check and every test.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use rig::packages::Need;
+
+use crate::tools::{self, cargo, deepagents_python, everything_is_required, say};
+
+/// What tests call that a bare machine may lack.
+const NEEDS: &[Need] = &[Need::program("procps", "ps"), Need::program("util-linux", "unshare")];
+
+#[derive(Args)]
+pub struct Options {
+    /// Runs only this part.
+    #[arg(value_enum)]
+    part: Option<Part>,
+    /// Leaves out what needs a cluster.
+    #[arg(long)]
+    no_cluster: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Formatting, clippy and documentation.
+    Lint,
+    /// The tests.
+    Tests,
+}
+
+/// Runs all parts, or one.
+pub fn run(options: &Options) -> Result<()> {
+    let begun = Instant::now();
+    let mut left_out = Vec::new();
+    let parts = options.part.map_or_else(|| vec![Part::Lint, Part::Tests], |part| vec![part]);
+    for part in parts {
+        match part {
+            Part::Lint => lint()?,
+            Part::Tests => tests(options, &mut left_out)?,
+        }
+    }
+    let minutes = begun.elapsed().as_secs_f64() / 60.0;
+    let left_out = match left_out.as_slice() {
+        [] => "nothing was left out".to_owned(),
+        some => format!("left out: {}", some.join("; ")),
+    };
+    say(&format!("all passed in {minutes:.1} minutes; {left_out}"));
+    Ok(())
+}
+
+fn lint() -> Result<()> {
+    tools::run(cargo().args(["fmt", "--all", "--check"]))?;
+    tools::run(cargo().args(["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
+    tools::run(cargo().args(["doc", "--quiet", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+fn tests(options: &Options, left_out: &mut Vec<String>) -> Result<()> {
+    let mut test = cargo();
+    test.args(["test", "--workspace"]);
+    let mut need = |what: &str, met: Result<()>| match met {
+        Err(error) if everything_is_required() => Err(error.context(format!("PODBAY_REQUIRE=all, and {what}"))),
+        Err(error) => {
+            say(&format!("{what}: {error:#}"));
+            left_out.push(what.to_owned());
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    };
+    need("some Debian packages are missing", rig::packages::ensure(NEEDS))?;
+    let python = deepagents_python().map(|python| {
+        test.env("PODBAY_PYTHON", python);
+    });
+    need("comparisons with the Deep Agents SDK are left out", python)?;
+    let cluster = !options.no_cluster;
+    if cluster {
+        let available = rig::available().map_err(|reason| anyhow::anyhow!("{reason}"));
+        let can = available.is_ok();
+        need("tests on a cluster are left out", available)?;
+        if can {
+            test.env("PODBAY_RIG", "1");
+        }
+    }
+    let tested = tools::run(&mut test);
+    if cluster {
+        rig::Cluster::down(rig::DEFAULT_NAME).context("the test cluster can't be taken down")?;
+    }
+    tested
+}

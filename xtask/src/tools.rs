@@ -1,0 +1,58 @@
+//! What tests and benchmarks need beside Rust: installed when missing, cached outside the repository.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use rig::Cache;
+
+/// The Deep Agents release whose contracts are compared with ours.
+const DEEPAGENTS: &str = "deepagents==0.7.32";
+
+/// Whether nothing may be left out.
+pub fn everything_is_required() -> bool {
+    std::env::var_os("PODBAY_REQUIRE").is_some_and(|value| value == "all")
+}
+
+/// Says what is being done.
+pub fn say(line: &str) {
+    eprintln!("xtask: {line}");
+}
+
+/// Runs a command, its output on ours.
+pub fn run(command: &mut Command) -> Result<()> {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let line = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    say(&line);
+    let status = command.status().with_context(|| format!("can't run: {line}"))?;
+    if !status.success() {
+        bail!("failed ({status}): {line}");
+    }
+    Ok(())
+}
+
+/// Cargo, as it runs this.
+pub fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root());
+    cargo
+}
+
+/// The repository.
+pub fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// A Python with the Deep Agents SDK, in an environment of its own in the cache.
+pub fn deepagents_python() -> Result<PathBuf> {
+    let dir = Cache::place()?.join("python").join(DEEPAGENTS.replace("==", "-"));
+    let python = dir.join("bin/python");
+    let ready = dir.join("ready");
+    if !ready.exists() {
+        say(&format!("making a Python environment with {DEEPAGENTS}"));
+        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&dir))?;
+        run(Command::new(&python).args(["-m", "pip", "install", "--quiet", DEEPAGENTS]))?;
+        std::fs::write(&ready, "")?;
+    }
+    Ok(python)
+}
