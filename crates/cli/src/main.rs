@@ -1,62 +1,102 @@
 //! The `podbay` command.
 
-use std::io::Write;
-use std::process::ExitCode;
+mod arguments;
+mod attach;
+mod cp;
+mod create;
+mod delete;
+mod doctor;
+mod edit;
+mod exec;
+mod failure;
+mod glob;
+mod grep;
+mod kill;
+mod list;
+mod ls;
+mod output;
+mod place;
+mod progress;
+mod ps;
+mod quantity;
+mod read;
+mod reap;
+mod run;
+mod sandbox_options;
+mod session;
+mod terminal;
+mod write;
 
-use clap::{Parser, Subcommand};
-use podbay::local::Local;
-use podbay::provider::{Provider, Wanted};
-use podbay::{Command, Event, RawPath, State, Stream};
+use clap::Parser;
 
-/// Sandboxes for AI agents.
-#[derive(Parser)]
-#[command(version)]
-struct Arguments {
-    #[command(subcommand)]
-    command: Verb,
+use arguments::{Arguments, Verb};
+use failure::{FAILED, Failure};
+use output::Output;
+
+fn main() {
+    let code = match Arguments::try_parse() {
+        Ok(arguments) => perform(arguments),
+        Err(error) => usage(&error),
+    };
+    // Threads may be waiting for input or for someone to read the output; nothing of theirs is needed any more.
+    std::process::exit(i32::from(code));
 }
 
-#[derive(Subcommand)]
-enum Verb {
-    /// Runs one command in a sandbox that is gone afterwards.
-    Run {
-        /// The program and its arguments.
-        #[arg(trailing_var_arg = true, required = true, allow_hyphen_values = true)]
-        words: Vec<String>,
-    },
-}
-
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
-    let Verb::Run { words } = Arguments::parse().command;
-    match run(words).await {
-        Ok(code) => ExitCode::from(code),
+fn perform(arguments: Arguments) -> u8 {
+    let output = Output::new(arguments.json);
+    // One thread: most of the time is spent waiting for the sandbox, and starting threads would be felt in `podbay run`.
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("podbay: {error:#}");
-            ExitCode::from(125)
+            return output.failure(&Failure::new(format!("the event loop can't be started: {error}; try again")));
         }
+    };
+    let result = runtime.block_on(verb(arguments.verb, &output));
+    runtime.shutdown_background();
+    match result {
+        Ok(code) => code,
+        Err(failure) => output.failure(&failure),
     }
 }
 
-async fn run(words: Vec<String>) -> anyhow::Result<u8> {
-    let local = Local::new()?;
-    let made = local.get_or_create(&Wanted { leashed: true, ..Wanted::default() }).await?;
-    let command = Command { timeout_ms: 0, ..Command::argv(words.into_iter().map(RawPath::from)) };
-    let mut exec = made.sandbox.spawn(command).await?;
-    let mut code = 125;
-    while let Some(event) = exec.next().await? {
-        match event {
-            Event::Output(Stream::Stdout, data) => std::io::stdout().write_all(&data)?,
-            Event::Output(Stream::Stderr, data) => std::io::stderr().write_all(&data)?,
-            Event::Lost(bytes) => eprintln!("podbay: {bytes} bytes of output are lost"),
-            Event::End(info) => {
-                if let State::Exited(exit) = info.state {
-                    code = exit.code as u8;
-                }
-            }
-        }
+async fn verb(verb: Verb, output: &Output) -> Result<u8, Failure> {
+    match verb {
+        Verb::Run(arguments) => run::run(arguments, output).await,
+        Verb::Create(arguments) => create::create(arguments, output).await,
+        Verb::List(arguments) => list::list(arguments, output).await,
+        Verb::Delete(arguments) => delete::delete(arguments, output).await,
+        Verb::Exec(arguments) => exec::exec(arguments, output).await,
+        Verb::Ps(arguments) => ps::ps(arguments, output).await,
+        Verb::Attach(arguments) => attach::attach(arguments, output).await,
+        Verb::Kill(arguments) => kill::kill(arguments, output).await,
+        Verb::Cp(arguments) => cp::cp(arguments, output).await,
+        Verb::Read(arguments) => read::read(arguments, output).await,
+        Verb::Write(arguments) => write::write(arguments, output).await,
+        Verb::Edit(arguments) => edit::edit(arguments, output).await,
+        Verb::Ls(arguments) => ls::ls(arguments, output).await,
+        Verb::Glob(arguments) => glob::glob(arguments, output).await,
+        Verb::Grep(arguments) => grep::grep(arguments, output).await,
+        Verb::Reap(arguments) => reap::reap(arguments, output).await,
+        Verb::Doctor(arguments) => doctor::doctor(&arguments, output),
+        Verb::ExitCodes => output.text(arguments::EXIT_CODES),
     }
-    std::io::stdout().flush()?;
-    local.delete(&made.id).await?;
-    Ok(code)
+}
+
+/// Help goes to standard output; a wrong command line is a failure of podbay's own, never taken for the command's.
+fn usage(error: &clap::Error) -> u8 {
+    if !error.use_stderr() {
+        return match error.print() {
+            Ok(()) => 0,
+            Err(_) => FAILED,
+        };
+    }
+    let json = std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json");
+    if json {
+        let text = error.render().to_string();
+        let message = text.trim_start_matches("error: ").trim_end();
+        return Output::new(true).failure(&Failure::new(message.to_owned()).coded("usage"));
+    }
+    // Nobody is there to be told when standard error is closed.
+    let _ = error.print();
+    FAILED
 }

@@ -41,7 +41,9 @@ pub fn run(dir: &Path) -> io::Result<()> {
         Ok(made) => made,
         Err(message) => {
             remove(dir, identity);
-            return say(&mut leash, &Report::Failed { message });
+            let said = say(&mut leash, &Report::Failed { message });
+            std::mem::forget(leash);
+            return said;
         }
     };
     drop(listener);
@@ -59,8 +61,9 @@ pub fn run(dir: &Path) -> io::Result<()> {
         }
     };
     sandbox.end();
-    // Whoever asked, here or in the queue, hears of the end by the end of the connection.
-    drop((asked, control));
+    // Whoever asked, here or in the queue, hears of the end by the end of the connection: the kernel closes it, after
+    // everything else of this process is gone.
+    std::mem::forget((asked, control, leash));
     Ok(())
 }
 

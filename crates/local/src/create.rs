@@ -112,7 +112,11 @@ async fn supervise(home: &Home, dir: &Path, listener: UnixListener) -> Result<(L
             }
             Ok((leash.into_inner(), started))
         }
-        Ok(Report::Failed { message }) => Err(Error::Create(message)),
+        Ok(Report::Failed { message }) => {
+            // It holds the leash to its very end.
+            let _ = leash.read_line(&mut line).await;
+            Err(Error::Create(message))
+        }
         Err(error) => Err(Error::Create(format!("its supervisor said {line:?}: {error}"))),
     }
 }

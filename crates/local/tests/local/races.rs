@@ -100,5 +100,5 @@ fn makers_and_deleters(world: &World) {
     for mut child in children {
         assert!(child.wait().unwrap().success());
     }
-    run(async { drop(world.local().delete(&id).await.unwrap()) });
+    run(async { world.local().delete(&id).await }).unwrap();
 }

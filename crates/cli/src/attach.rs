@@ -1,0 +1,48 @@
+//! `podbay attach`: the output of a command that is running already.
+
+use clap::Args;
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::place::Place;
+use crate::ps;
+use crate::session::{self, Outcome, Passing};
+
+const EXAMPLES: &str = "\
+Examples:
+  podbay attach box 3f9a                  all of its output, then what comes, until it ends
+  podbay attach box 3f9a --from 1048576   without the first mebibyte
+
+Ends with the command's exit code. Ctrl-C leaves the command running.";
+
+/// Shows the output of a command that was left running
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// The sandbox
+    name: String,
+
+    /// The command's id, or as much of its beginning as no other one has
+    id: String,
+
+    /// How many bytes of output to leave out
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    from: u64,
+}
+
+/// Shows the output.
+pub async fn attach(arguments: Arguments, output: &Output) -> Result<u8, Failure> {
+    let sandbox = Place::open()?.find(&arguments.name).await?;
+    let info = ps::resolve(&sandbox, &arguments.name, &arguments.id).await?;
+    let mut exec = sandbox.attach(&info.id, arguments.from).await?;
+    match session::follow(&mut exec, Passing { input: false, signals: false }, output).await? {
+        Outcome::Ended(info) => {
+            session::explain(&info, output);
+            session::exit_code(&info)
+        }
+        Outcome::Interrupted(signal) => {
+            output.note(&format!("the command {} goes on running in {}", info.id, arguments.name));
+            Ok(128_u8.saturating_add(signal))
+        }
+    }
+}

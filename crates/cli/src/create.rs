@@ -1,0 +1,43 @@
+//! `podbay create`: a sandbox that stays.
+
+use clap::Args;
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::place::Place;
+use crate::sandbox_options::SandboxOptions;
+
+const EXAMPLES: &str = "\
+Examples:
+  podbay create --name box
+  podbay create --name box --workspace . --memory 2G --idle-ttl 30m
+  box=$(podbay create --label task=42)      prints the name
+
+It stays until 'podbay delete', the end of --ttl or --idle-ttl, or a restart of the machine.";
+
+/// Makes a sandbox that stays, and prints its name
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(flatten)]
+    sandbox: SandboxOptions,
+
+    /// Takes the sandbox of that name as it is, when there is one
+    #[arg(long, requires = "name")]
+    reuse: bool,
+}
+
+/// Makes the sandbox.
+pub async fn create(arguments: Arguments, output: &Output) -> Result<u8, Failure> {
+    let place = Place::making(&arguments.sandbox)?;
+    let made = place.make(&arguments.sandbox, false).await?;
+    if !made.created && !arguments.reuse {
+        let name = &made.id;
+        return Err(Failure::new(format!(
+            "there is a sandbox {name:?} already: choose another name, delete it, or take it as it is with --reuse"
+        ))
+        .coded("already_exists"));
+    }
+    let answer = serde_json::json!({ "id": made.id, "created": made.created });
+    output.answer(&answer, || made.id.clone())
+}

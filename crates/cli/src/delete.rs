@@ -1,0 +1,66 @@
+//! `podbay delete`: the end of a sandbox.
+
+use clap::Args;
+use podbay::provider::Query;
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::place::Place;
+
+const EXAMPLES: &str = "\
+Examples:
+  podbay delete box
+  podbay delete box other
+  podbay delete --all
+
+Ends everything in it and removes all that it left. A directory given with --workspace or --mount stays as it is.
+Deleting what isn't there is no failure.";
+
+/// Ends sandboxes and removes all that belongs to them
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// The sandboxes
+    #[arg(value_name = "NAME", required_unless_present = "all")]
+    names: Vec<String>,
+
+    /// All that 'podbay list' shows
+    #[arg(long, conflicts_with = "names")]
+    all: bool,
+}
+
+/// Deletes sandboxes. One that can't be deleted doesn't keep the others.
+pub async fn delete(arguments: Arguments, output: &Output) -> Result<u8, Failure> {
+    let place = Place::open()?;
+    let names = match arguments.all {
+        true => place.list(Query::default()).await?.into_iter().map(|sandbox| sandbox.id).collect(),
+        false => arguments.names,
+    };
+    let mut answers = Vec::with_capacity(names.len());
+    let mut code = 0;
+    for name in names {
+        let deleted = place.delete(&name).await;
+        if let Err(failure) = &deleted {
+            code = 1;
+            if !output.is_json() {
+                output.failure(failure);
+            }
+        }
+        if !output.is_json() {
+            match deleted {
+                Ok(true) => output.text(&format!("{name}\n")).map(drop)?,
+                Ok(false) => output.note(&format!("there was no sandbox {name:?}")),
+                Err(_) => {}
+            }
+            continue;
+        }
+        answers.push(match deleted {
+            Ok(deleted) => serde_json::json!({ "id": name, "deleted": deleted }),
+            Err(failure) => serde_json::json!({ "id": name, "deleted": false, "error": failure }),
+        });
+    }
+    if output.is_json() {
+        output.json(&answers)?;
+    }
+    Ok(code)
+}

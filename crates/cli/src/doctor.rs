@@ -1,0 +1,57 @@
+//! `podbay doctor`: what this machine can do.
+
+use clap::Args;
+
+use crate::failure::Failure;
+use crate::output::{Output, Table, plain};
+use crate::terminal::{Style, escape};
+
+const EXAMPLES: &str = "\
+Examples:
+  podbay doctor
+  podbay --json doctor
+
+Everything is tried, not guessed. Ends with code 1 when no sandbox can be made here.";
+
+/// Tells what isolation this machine has, what is missing, and how to get it
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {}
+
+/// Looks at this machine.
+pub fn doctor(_arguments: &Arguments, output: &Output) -> Result<u8, Failure> {
+    let report = podbay_jail::probe();
+    let code = u8::from(report.isolation.is_none());
+    if output.is_json() {
+        output.json(&report)?;
+        return Ok(code);
+    }
+    let mut table = Table::new(&["", "WHAT", "FOUND"]);
+    for finding in &report.findings {
+        let mark = if finding.available { (Style::Good, "yes") } else { (Style::Bad, "no") };
+        table.row([(mark.0, mark.1.to_owned()), plain(&finding.what), plain(&finding.detail)]);
+    }
+    let mut text = table.render(output);
+    let missing: Vec<_> = report.findings.iter().filter(|finding| !finding.available).collect();
+    if !missing.is_empty() {
+        text.push_str("\nWhat is missing, and how to get it:\n");
+        for finding in missing {
+            let fix = finding.fix.as_deref().unwrap_or("nothing is known to help");
+            text.push_str(&format!("  {}: {}\n", escape(&finding.what), escape(fix)));
+        }
+    }
+    text.push('\n');
+    text.push_str(&match report.isolation {
+        Some(podbay_jail::Isolation::Namespaces) => {
+            output.paint(Style::Good, "Sandboxes are isolated by namespaces: they see nothing of this machine but its programs.")
+        }
+        Some(podbay_jail::Isolation::Landlock) => output.paint(
+            Style::Warning,
+            "Only '--isolation landlock' works here: a sandbox can't open this machine's files, but sees their names.",
+        ),
+        None => output.paint(Style::Bad, "No sandbox can be made here: see what is missing above."),
+    });
+    text.push('\n');
+    output.text(&text)?;
+    Ok(code)
+}

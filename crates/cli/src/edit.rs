@@ -1,0 +1,58 @@
+//! `podbay edit`: a text in a file replaced by another.
+
+use std::ffi::OsString;
+
+use clap::Args;
+use podbay::files::Edit;
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::place::Place;
+use crate::run;
+use crate::terminal::escape;
+
+const EXAMPLES: &str = "\
+Examples:
+  podbay edit box app.py --old 'port = 80' --new 'port = 8080'
+  podbay edit box app.py --old DEBUG --new INFO --all
+
+The old text is taken literally and must be in the file once, unless --all is given. The file changes as a whole or not at
+all.";
+
+/// Replaces a text in a file of a sandbox
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// The sandbox
+    name: String,
+
+    /// The file
+    path: OsString,
+
+    /// The text to replace
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    old: String,
+
+    /// What comes in its place
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    new: String,
+
+    /// Replaces it everywhere
+    #[arg(long, short)]
+    all: bool,
+}
+
+/// Replaces the text.
+pub async fn edit(arguments: Arguments, output: &Output) -> Result<u8, Failure> {
+    let sandbox = Place::open()?.find(&arguments.name).await?;
+    let (request, payload) =
+        Edit::new(run::path(arguments.path), arguments.old.as_bytes(), arguments.new.as_bytes());
+    let edited = sandbox.edit(&Edit { replace_all: arguments.all, ..request }, payload).await?;
+    output.answer(&edited, || {
+        let path = escape(&edited.path.to_string_lossy());
+        match edited.occurrences {
+            1 => format!("{path}: replaced in line {}", edited.first_line),
+            many => format!("{path}: replaced {many} times, first in line {}", edited.first_line),
+        }
+    })
+}

@@ -1,0 +1,88 @@
+//! `podbay exec`: a command in a sandbox that is there.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use podbay::{Command, RawPath};
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::place::Place;
+use crate::session::{self, Outcome, Passing};
+use crate::{quantity, run};
+
+const EXAMPLES: &str = "\
+Examples:
+  podbay exec box -- python3 -c 'print(2 + 2)'
+  podbay exec box --cwd /tmp --env MODE=test -- sh -c 'echo $MODE in $PWD'
+  podbay exec box -i -- tee note.txt < note.txt      with standard input
+  podbay exec box --detach -- sleep 600              prints the command's id, for ps, attach and kill
+
+Ctrl-C is passed on to the command; a second one, or 2 seconds, kill it and all that it started.
+With --json each line is an event: started, output, lost, end.";
+
+/// Runs a command in a sandbox that is there
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// The sandbox
+    name: String,
+
+    /// Leaves the command running and prints its id
+    #[arg(long, short, conflicts_with = "interactive")]
+    detach: bool,
+
+    /// Passes standard input on
+    #[arg(long, short)]
+    interactive: bool,
+
+    /// How long it may run, as in 30s; then it ends with code 124
+    #[arg(long, value_name = "TIME", value_parser = quantity::positive_span)]
+    timeout: Option<Duration>,
+
+    /// Where in the sandbox; /workspace when not given
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+
+    /// An environment variable; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = quantity::pair)]
+    env: Vec<(String, String)>,
+
+    /// The program and its arguments
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, required = true, allow_hyphen_values = true)]
+    words: Vec<OsString>,
+}
+
+/// Runs the command.
+pub async fn exec(arguments: Arguments, output: &Output) -> Result<u8, Failure> {
+    let sandbox = Place::open()?.find(&arguments.name).await?;
+    let env = arguments.env.into_iter().map(|(key, value)| (key, RawPath::from(value))).collect();
+    let command = run::command(arguments.words, arguments.cwd, arguments.timeout, arguments.interactive);
+    let command = Command { env, ..command };
+    if arguments.detach {
+        let info = sandbox.start(command).await?;
+        return output.answer(&info, || info.id.to_string());
+    }
+    let mut exec = sandbox.spawn(command).await?;
+    let control = exec.control();
+    let passing = Passing { input: arguments.interactive, signals: true };
+    match session::follow(&mut exec, passing, output).await {
+        Ok(Outcome::Ended(info)) => {
+            session::explain(&info, output);
+            session::exit_code(&info)
+        }
+        Ok(Outcome::Interrupted(signal)) => {
+            control.kill().await?;
+            Ok(128_u8.saturating_add(signal))
+        }
+        Err(failure) => {
+            // Nobody follows it any more. Where the sandbox itself is lost there is nothing to kill.
+            if let Err(error) = control.kill().await {
+                output.note(&format!("the command {} couldn't be ended: {error}", exec.id()));
+            }
+            Err(failure)
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! `podbay glob`: files by name.
+
+use std::ffi::OsString;
+
+use clap::Args;
+use podbay::files::{Glob, Kind};
+
+use crate::failure::Failure;
+use crate::ls;
+use crate::output::Output;
+use crate::place::Place;
+use crate::run;
+use crate::terminal::escape;
+
+const EXAMPLES: &str = "\
+Examples:
+  podbay glob box '*.py'                 at any depth below the working directory
+  podbay glob box 'src/**/*.{c,h}'
+  podbay glob box '*.conf' /etc
+  podbay --json glob box '*' --directories
+
+Prints one path a line, relative to where the search starts. Ends with code 1 when nothing is found.";
+
+/// Finds files of a sandbox by name
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// The sandbox
+    name: String,
+
+    /// The pattern: '*', '?', '[…]', '{a,b}', and '**' for any number of directories
+    pattern: OsString,
+
+    /// Where to start; the working directory when not given
+    path: Option<OsString>,
+
+    /// Directories too
+    #[arg(long)]
+    directories: bool,
+
+    /// Wildcards match a dot at the beginning of a name too
+    #[arg(long)]
+    hidden: bool,
+}
+
+/// Finds files.
+pub async fn glob(arguments: Arguments, output: &Output) -> Result<u8, Failure> {
+    let sandbox = Place::open()?.find(&arguments.name).await?;
+    let request = Glob {
+        path: arguments.path.map(run::path),
+        directories: arguments.directories,
+        dots: arguments.hidden,
+        ..Glob::new(run::path(arguments.pattern))
+    };
+    let found = sandbox.glob(&request).await?;
+    if output.is_json() {
+        output.json(&found)?;
+    } else {
+        let line = |path: String, kind| format!("{path}{}\n", if kind == Kind::Dir { "/" } else { "" });
+        let lines: String =
+            found.matches.iter().map(|found| line(escape(&found.path.to_string_lossy()), found.kind)).collect();
+        output.text(&lines)?;
+        ls::tell(found.partial.as_ref(), output);
+    }
+    Ok(u8::from(found.matches.is_empty()))
+}

@@ -1,0 +1,74 @@
+//! `podbay grep`: text in files.
+
+use std::ffi::OsString;
+
+use clap::Args;
+use podbay::files::Grep;
+
+use crate::failure::Failure;
+use crate::ls;
+use crate::output::Output;
+use crate::place::Place;
+use crate::run;
+use crate::terminal::{Style, escape, escape_lines};
+
+const EXAMPLES: &str = "\
+Examples:
+  podbay grep box TODO
+  podbay grep box 'fn main()' src --glob '*.rs'
+  podbay --json grep box needle --max-count 10
+
+The text is taken literally. Hidden files are searched, binary ones and .git aren't. Ends with code 1 when nothing is found.
+What a terminal would act on is escaped; --json has it unchanged.";
+
+/// Finds text in the files of a sandbox
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// The sandbox
+    name: String,
+
+    /// The text, taken literally
+    #[arg(value_name = "TEXT", allow_hyphen_values = true)]
+    pattern: String,
+
+    /// A directory, or one file; the working directory when not given
+    path: Option<OsString>,
+
+    /// Searches only files that match this pattern
+    #[arg(long, value_name = "PATTERN")]
+    glob: Option<OsString>,
+
+    /// The most lines to show
+    #[arg(long, short, value_name = "NUMBER")]
+    max_count: Option<u64>,
+}
+
+/// Finds text.
+pub async fn grep(arguments: Arguments, output: &Output) -> Result<u8, Failure> {
+    let sandbox = Place::open()?.find(&arguments.name).await?;
+    let request = Grep {
+        path: arguments.path.map(run::path),
+        glob: arguments.glob.map(run::path),
+        max_count: arguments.max_count,
+        ..Grep::new(arguments.pattern)
+    };
+    let found = sandbox.grep(&request).await?;
+    if output.is_json() {
+        output.json(&found)?;
+        return Ok(u8::from(found.count == 0));
+    }
+    let mut text = String::new();
+    for file in &found.files {
+        let path = output.paint(Style::Special, &escape(&file.path.to_string_lossy()));
+        for line in &file.lines {
+            let number = output.paint(Style::Good, &line.line.to_string());
+            // A tab stays; a line has no line feed.
+            let cut = if line.cut { "…" } else { "" };
+            text.push_str(&format!("{path}:{number}:{}{cut}\n", escape_lines(&line.text).replace('\n', "\\n")));
+        }
+    }
+    output.text(&text)?;
+    ls::tell(found.partial.as_ref(), output);
+    Ok(u8::from(found.count == 0))
+}

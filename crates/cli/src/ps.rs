@@ -1,0 +1,95 @@
+//! `podbay ps`: the commands of a sandbox.
+
+use clap::Args;
+use podbay::{Info, Sandbox, State};
+
+use crate::failure::Failure;
+use crate::output::{Output, Table, plain};
+use crate::place::Place;
+use crate::terminal::{self, Style};
+
+const EXAMPLES: &str = "\
+Examples:
+  podbay ps box            those of which something is alive
+  podbay ps box --all      those that have ended too
+  podbay --json ps box";
+
+/// Lists the commands of a sandbox
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// The sandbox
+    name: String,
+
+    /// Those that have ended too
+    #[arg(long, short)]
+    all: bool,
+}
+
+/// Lists commands.
+pub async fn ps(arguments: Arguments, output: &Output) -> Result<u8, Failure> {
+    let sandbox = Place::open()?.find(&arguments.name).await?;
+    let commands = sandbox.commands(!arguments.all).await?;
+    if output.is_json() {
+        return output.json(&commands);
+    }
+    let now = terminal::now_ms();
+    let mut table = Table::new(&["ID", "STATE", ">AGE", ">OUTPUT", ">ALIVE", "COMMAND"]);
+    for info in &commands {
+        table.row([
+            plain(info.id.as_str()),
+            state(&info.state),
+            plain(terminal::span(now.saturating_sub(info.started_ms))),
+            plain(terminal::bytes(info.output_bytes)),
+            plain(info.processes.len().to_string()),
+            plain(shortened(&info.command, 60)),
+        ]);
+    }
+    output.text(&table.render(output))
+}
+
+fn state(state: &State) -> (Style, String) {
+    match state {
+        State::Running => (Style::Good, "running".to_owned()),
+        State::Exited(exit) if exit.timed_out => (Style::Bad, "timed out".to_owned()),
+        State::Exited(exit) => match (&exit.signal, exit.code) {
+            (Some(signal), _) => (Style::Bad, signal.clone()),
+            (None, 0) => (Style::Plain, "exit 0".to_owned()),
+            (None, code) => (Style::Warning, format!("exit {code}")),
+        },
+        State::Failed(_) => (Style::Bad, "not started".to_owned()),
+        State::Lost => (Style::Bad, "lost".to_owned()),
+    }
+}
+
+/// At most so many characters.
+fn shortened(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// The command that an id, or the beginning of one, names.
+///
+/// # Errors
+/// When there is none, or more than one.
+pub async fn resolve(sandbox: &Sandbox, name: &str, id: &str) -> Result<Info, Failure> {
+    let mut commands = sandbox.commands(false).await?;
+    if let Some(index) = commands.iter().position(|info| info.id.as_str() == id) {
+        return Ok(commands.swap_remove(index));
+    }
+    commands.retain(|info| !id.is_empty() && info.id.as_str().starts_with(id));
+    match (commands.pop(), commands.len()) {
+        (Some(info), 0) => Ok(info),
+        (Some(_), more) => Err(Failure::new(format!(
+            "{} commands of {name} begin with {id:?}: write more of the id; 'podbay ps --all {name}' shows them",
+            more + 1
+        ))
+        .coded("ambiguous")),
+        (None, _) => Err(Failure::new(format!(
+            "there is no command {id:?} in {name}; 'podbay ps --all {name}' shows those that are"
+        ))
+        .coded("exec_not_found")),
+    }
+}

@@ -1,0 +1,81 @@
+//! Signals to this process, passed on to a command.
+
+use std::time::Duration;
+
+use podbay::Control;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::failure::Failure;
+
+/// How long a command may take to end after a signal that ends most programs.
+const GRACE: Duration = Duration::from_secs(2);
+
+struct Ears {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+    quit: Signal,
+    user1: Signal,
+    user2: Signal,
+}
+
+impl Ears {
+    fn open() -> std::io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+            quit: signal(SignalKind::quit())?,
+            user1: signal(SignalKind::user_defined1())?,
+            user2: signal(SignalKind::user_defined2())?,
+        })
+    }
+
+    /// The next signal, and whether it asks for the end.
+    async fn hear(&mut self) -> (SignalKind, bool) {
+        tokio::select! {
+            _ = self.interrupt.recv() => (SignalKind::interrupt(), true),
+            _ = self.terminate.recv() => (SignalKind::terminate(), true),
+            _ = self.hangup.recv() => (SignalKind::hangup(), true),
+            _ = self.quit.recv() => (SignalKind::quit(), true),
+            _ = self.user1.recv() => (SignalKind::user_defined1(), false),
+            _ = self.user2.recv() => (SignalKind::user_defined2(), false),
+        }
+    }
+}
+
+/// Passes signals on. Returns the signal's number when the time of this process has come: after one that asks for the end,
+/// when the command doesn't end in time; after a second one; at once when nothing is to be passed on.
+pub async fn pass(control: Control, passing: bool) -> Result<u8, Failure> {
+    let mut ears = Ears::open().map_err(|error| Failure::new(format!("signals can't be received: {error}")))?;
+    loop {
+        let (kind, ends) = ears.hear().await;
+        let number = u8::try_from(kind.as_raw_value()).unwrap_or(u8::MAX);
+        if !passing {
+            match ends {
+                true => return Ok(number),
+                false => continue,
+            }
+        }
+        let sent = control.signal(kind.as_raw_value());
+        if !ends {
+            sent.await?;
+            continue;
+        }
+        let last = async {
+            // Whether it could be sent or not, the end comes.
+            let _ = sent.await;
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = last => {}
+            () = tokio::time::sleep(GRACE) => {}
+            () = second(&mut ears) => {}
+        }
+        return Ok(number);
+    }
+}
+
+async fn second(ears: &mut Ears) {
+    while !ears.hear().await.1 {}
+}

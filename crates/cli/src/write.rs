@@ -1,0 +1,81 @@
+//! `podbay write`: a file from standard input.
+
+use std::ffi::OsString;
+use std::io::Read;
+
+use clap::Args;
+use podbay::files::Write;
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::place::Place;
+use crate::run;
+use crate::terminal::{bytes, escape};
+
+/// The most that is taken from standard input: it is held in memory until it is whole.
+const MOST: u64 = 1 << 30;
+
+const EXAMPLES: &str = "\
+Examples:
+  echo hello | podbay write box note.txt
+  podbay write box config.json < config.json
+  podbay write box run.sh --text 'echo hello' --mode 755
+  podbay write box lock --create-only --text ''
+
+The file is there whole or not at all; directories above it are made. 'podbay cp' copies files of any size.";
+
+/// Writes a file of a sandbox, from standard input
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// The sandbox
+    name: String,
+
+    /// The file
+    path: OsString,
+
+    /// The content, instead of standard input
+    #[arg(long, allow_hyphen_values = true)]
+    text: Option<String>,
+
+    /// Fails when there is such a file already
+    #[arg(long)]
+    create_only: bool,
+
+    /// Permissions, as in 755; those of the file that is replaced when not given
+    #[arg(long, value_parser = mode)]
+    mode: Option<u32>,
+}
+
+fn mode(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o7777 => Ok(mode),
+        _ => Err("use three or four octal digits, as in 755".to_owned()),
+    }
+}
+
+/// Writes the file.
+pub async fn write(arguments: Arguments, output: &Output) -> Result<u8, Failure> {
+    let sandbox = Place::open()?.find(&arguments.name).await?;
+    let content = match arguments.text {
+        Some(text) => text.into_bytes(),
+        None => input()?,
+    };
+    let request = Write {
+        create_only: arguments.create_only,
+        mode: arguments.mode,
+        ..Write::new(run::path(arguments.path))
+    };
+    let written = sandbox.write(&request, content).await?;
+    output.answer(&written, || format!("{} ({})", escape(&written.path.to_string_lossy()), bytes(written.size)))
+}
+
+fn input() -> Result<Vec<u8>, Failure> {
+    let mut content = Vec::new();
+    let read = std::io::stdin().lock().take(MOST + 1).read_to_end(&mut content);
+    read.map_err(|error| Failure::new(format!("standard input can't be read: {error}; nothing was written")))?;
+    match content.len() as u64 > MOST {
+        true => Err(Failure::new("standard input has more than 1 GiB; put it into a file and use 'podbay cp'")),
+        false => Ok(content),
+    }
+}
