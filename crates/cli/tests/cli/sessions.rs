@@ -1,12 +1,10 @@
 //! Streams, signals and exit codes of `podbay run` and `podbay exec`.
 
-mod support;
-
 use std::io::{Read, Write};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use support::{Home, text};
+use crate::home::{Home, text};
 
 /// What goes through `cat`. Without optimisation the client alone would take minutes for the whole 2 GB.
 const THROUGH: u64 = if cfg!(debug_assertions) { 128 << 20 } else { 2 << 30 };
@@ -48,8 +46,7 @@ fn first_line(child: &mut Child) -> String {
 #[test]
 fn everything_comes_through_unchanged() {
     let home = Home::new();
-    let mut child =
-        home.podbay(&["run", "--", "cat"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = home.podbay(&["run", "--", "cat"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let began = Instant::now();
     let writer = std::thread::spawn(move || {
@@ -130,7 +127,8 @@ fn closed_input_is_empty_input() {
         .unwrap();
     assert!(output.status.success() && output.stdout.is_empty(), "{}", text(&output.stderr));
     // A command that doesn't read its input isn't kept by one that never ends.
-    let mut child = home.podbay(&["run", "--", "echo", "done"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        home.podbay(&["run", "--", "echo", "done"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let held = child.stdin.take();
     assert_eq!(first_line(&mut child), "done");
     assert!(child.wait().unwrap().success());
@@ -161,7 +159,8 @@ fn an_interrupt_ends_command_and_sandbox() {
 #[test]
 fn a_killed_podbay_leaves_nothing() {
     let home = Home::new();
-    let mut child = home.podbay(&["run", "--", "sh", "-c", "echo up; sleep 60"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        home.podbay(&["run", "--", "sh", "-c", "echo up; sleep 60"]).stdout(Stdio::piped()).spawn().unwrap();
     assert_eq!(first_line(&mut child), "up");
     child.kill().unwrap();
     child.wait().unwrap();
@@ -175,8 +174,7 @@ fn a_killed_podbay_leaves_nothing() {
 #[test]
 fn a_closed_output_ends_it_quietly() {
     let home = Home::new();
-    let mut child =
-        home.podbay(&["run", "--", "yes"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = home.podbay(&["run", "--", "yes"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     assert_eq!(first_line(&mut child), "y");
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();

@@ -1,8 +1,6 @@
 //! What comes from a sandbox never acts on the terminal.
 
-mod support;
-
-use support::{Home, text};
+use crate::home::{Home, text};
 
 #[test]
 fn names_and_lines_are_escaped_for_people_and_unchanged_for_programs() {
