@@ -2,9 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{
-    attach, cp, create, delete, doctor, edit, exec, glob, grep, kill, list, ls, ps, read, reap, run, write,
-};
+use crate::{attach, cp, create, delete, doctor, edit, exec, glob, grep, kill, list, ls, ps, read, reap, run, write};
 
 /// What the exit codes mean.
 pub const EXIT_CODES: &str = "\

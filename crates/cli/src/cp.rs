@@ -124,11 +124,9 @@ async fn upload(
     meter: &Meter<'_>,
 ) -> Result<(RawPath, Transferred), Failure> {
     let meta = std::fs::metadata(source).map_err(|error| Failure::local(source, "can't be copied", &error))?;
-    let name = std::fs::canonicalize(source)
-        .ok()
-        .and_then(|path| path.file_name().map(OsStr::to_owned))
-        .unwrap_or_else(|| source.file_name().unwrap_or_default().to_owned());
-    let name = source.file_name().map_or(name, OsStr::to_owned);
+    // `.` and `..` have no name of their own; the directory that they mean has.
+    let real = std::fs::canonicalize(source).map_err(|error| Failure::local(source, "can't be copied", &error))?;
+    let name = source.file_name().or(real.file_name()).unwrap_or_default();
     let into = target.as_bytes().ends_with(b"/");
     if meta.is_dir() {
         let target = if into { below(target, name.as_bytes()) } else { target.clone() };
@@ -168,6 +166,11 @@ async fn download(
         }
         Kind::File => {
             let target = if into || target.is_dir() { inside()? } else { target.to_owned() };
+            let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
+            if let Some(parent) = parent.filter(|parent| !parent.is_dir()) {
+                let message = format!("there is no directory {} on this machine; make it first", parent.display());
+                return Err(Failure::new(message).coded("local_file"));
+            }
             sandbox.download_file(&Download::new(source.clone()), &target, meter).await?;
             Ok((target, one_file()))
         }

@@ -42,9 +42,10 @@ pub fn doctor(_arguments: &Arguments, output: &Output) -> Result<u8, Failure> {
     }
     text.push('\n');
     text.push_str(&match report.isolation {
-        Some(podbay_jail::Isolation::Namespaces) => {
-            output.paint(Style::Good, "Sandboxes are isolated by namespaces: they see nothing of this machine but its programs.")
-        }
+        Some(podbay_jail::Isolation::Namespaces) => output.paint(
+            Style::Good,
+            "Sandboxes are isolated by namespaces: they see nothing of this machine but its programs.",
+        ),
         Some(podbay_jail::Isolation::Landlock) => output.paint(
             Style::Warning,
             "Only '--isolation landlock' works here: a sandbox can't open this machine's files, but sees their names.",

@@ -45,8 +45,7 @@ pub struct Arguments {
 /// Replaces the text.
 pub async fn edit(arguments: Arguments, output: &Output) -> Result<u8, Failure> {
     let sandbox = Place::open()?.find(&arguments.name).await?;
-    let (request, payload) =
-        Edit::new(run::path(arguments.path), arguments.old.as_bytes(), arguments.new.as_bytes());
+    let (request, payload) = Edit::new(run::path(arguments.path), arguments.old.as_bytes(), arguments.new.as_bytes());
     let edited = sandbox.edit(&Edit { replace_all: arguments.all, ..request }, payload).await?;
     output.answer(&edited, || {
         let path = escape(&edited.path.to_string_lossy());

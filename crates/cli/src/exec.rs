@@ -51,7 +51,7 @@ pub struct Arguments {
     env: Vec<(String, String)>,
 
     /// The program and its arguments
-    #[arg(value_name = "COMMAND", trailing_var_arg = true, required = true, allow_hyphen_values = true)]
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, required = true)]
     words: Vec<OsString>,
 }
 

@@ -155,9 +155,6 @@ mod tests {
         table.row([plain("a"), plain("10 B"), plain("file")]);
         table.row([plain("long\nname"), plain("1 B"), plain("")]);
         let output = Output { json: false, paint: Paint::none() };
-        assert_eq!(
-            table.render(&output),
-            "NAME        SIZE  KIND\na           10 B  file\nlong\\nname   1 B\n"
-        );
+        assert_eq!(table.render(&output), "NAME        SIZE  KIND\na           10 B  file\nlong\\nname   1 B\n");
     }
 }

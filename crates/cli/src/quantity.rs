@@ -68,7 +68,9 @@ mod tests {
 
     #[test]
     fn sizes_are_powers_of_1024() {
-        for (text, bytes) in [("0", 0), ("7", 7), ("64K", 65_536), ("1.5g", 3 << 29), ("2GiB", 2 << 30), ("10 MB", 10 << 20)] {
+        for (text, bytes) in
+            [("0", 0), ("7", 7), ("64K", 65_536), ("1.5g", 3 << 29), ("2GiB", 2 << 30), ("10 MB", 10 << 20)]
+        {
             assert_eq!(size(text), Ok(bytes), "{text}");
         }
         for bad in ["", "M", "-1", "1X", "1e400", "nan", "999999999T", "1K2"] {

@@ -43,7 +43,7 @@ pub struct Arguments {
     cwd: Option<PathBuf>,
 
     /// The program and its arguments
-    #[arg(value_name = "COMMAND", trailing_var_arg = true, required = true, allow_hyphen_values = true)]
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, required = true)]
     words: Vec<OsString>,
 }
 

@@ -110,9 +110,8 @@ impl SandboxOptions {
         let mut mounts = Vec::with_capacity(self.mounts.len());
         for Mounted { host, inside, writable } in &self.mounts {
             // The sandbox refuses links in the path: this one is the user's own and means what it says now.
-            let host = std::fs::canonicalize(host).map_err(|error| {
-                Failure::local(host, "can't be mounted", &error).coded("local_file")
-            })?;
+            let host = std::fs::canonicalize(host)
+                .map_err(|error| Failure::local(host, "can't be mounted", &error).coded("local_file"))?;
             mounts.push(podbay::local::Mount { host, inside: inside.clone(), writable: *writable });
         }
         Ok(podbay::local::Options {
@@ -142,8 +141,8 @@ impl SandboxOptions {
 
     fn workspace(&self) -> Result<Option<PathBuf>, Failure> {
         let Some(path) = &self.workspace else { return Ok(None) };
-        let real = std::fs::canonicalize(path)
-            .map_err(|error| Failure::local(path, "can't be the workspace", &error))?;
+        let real =
+            std::fs::canonicalize(path).map_err(|error| Failure::local(path, "can't be the workspace", &error))?;
         match real.is_dir() {
             true => Ok(Some(real)),
             false => Err(Failure::new(format!(

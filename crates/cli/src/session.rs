@@ -87,7 +87,9 @@ async fn events(exec: &mut Exec, json: bool) -> Result<Box<Info>, Failure> {
                 writer.finish().await?;
                 return Ok(info);
             }
-            None => return Err(Failure::new("the command's output ended without its end; 'podbay ps --all' tells more")),
+            None => {
+                return Err(Failure::new("the command's output ended without its end; 'podbay ps --all' tells more"));
+            }
         }
     }
 }

@@ -148,7 +148,9 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        for (count, text) in [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1 << 20, "1.0 MiB"), (u64::MAX, "16.0 EiB")] {
+        for (count, text) in
+            [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1 << 20, "1.0 MiB"), (u64::MAX, "16.0 EiB")]
+        {
             assert_eq!(bytes(count), text);
         }
         for (ms, text) in [(300, "0.3s"), (119_000, "119s"), (120_000, "2m"), (7_200_000, "2h"), (200_000_000, "2d")] {

@@ -61,11 +61,8 @@ pub async fn write(arguments: Arguments, output: &Output) -> Result<u8, Failure>
         Some(text) => text.into_bytes(),
         None => input()?,
     };
-    let request = Write {
-        create_only: arguments.create_only,
-        mode: arguments.mode,
-        ..Write::new(run::path(arguments.path))
-    };
+    let request =
+        Write { create_only: arguments.create_only, mode: arguments.mode, ..Write::new(run::path(arguments.path)) };
     let written = sandbox.write(&request, content).await?;
     output.answer(&written, || format!("{} ({})", escape(&written.path.to_string_lossy()), bytes(written.size)))
 }

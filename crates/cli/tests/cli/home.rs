@@ -1,0 +1,45 @@
+//! A home of a test's own, and the `podbay` command in it.
+
+use std::process::{Command, Output, Stdio};
+
+/// A directory for sandboxes that ends with the test, and they with it.
+pub struct Home(tempfile::TempDir);
+
+impl Home {
+    pub fn new() -> Self {
+        // Sockets have short paths.
+        Self(tempfile::Builder::new().prefix("pb").tempdir_in("/tmp").unwrap())
+    }
+
+    pub fn path(&self) -> &std::path::Path {
+        self.0.path()
+    }
+
+    pub fn podbay(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_podbay"));
+        command.args(words).env("PODBAY_HOME", self.path()).stdin(Stdio::null());
+        command
+    }
+
+    pub fn output(&self, words: &[&str]) -> Output {
+        self.podbay(words).output().unwrap()
+    }
+
+    /// Whether nothing is left of any sandbox.
+    pub fn is_empty(&self) -> bool {
+        ["sandboxes", "new"].iter().all(|dir| std::fs::read_dir(self.path().join(dir)).unwrap().next().is_none())
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let deleted = self.output(&["delete", "--all"]);
+        if !deleted.status.success() && !std::thread::panicking() {
+            panic!("{}", String::from_utf8_lossy(&deleted.stderr));
+        }
+    }
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

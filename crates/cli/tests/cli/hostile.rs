@@ -1,0 +1,65 @@
+//! What comes from a sandbox never acts on the terminal.
+
+use crate::home::{Home, text};
+
+#[test]
+fn names_and_lines_are_escaped_for_people_and_unchanged_for_programs() {
+    let home = Home::new();
+    assert!(home.output(&["create", "--name", "box"]).status.success());
+    let script = r#"printf 'needle \033[2J\n' > "$(printf 'evil\033]0;x\007\342\200\256name')""#;
+    assert!(home.output(&["exec", "box", "--", "sh", "-c", script]).status.success());
+    for words in [&["ls", "box"][..], &["glob", "box", "*"], &["grep", "box", "needle"], &["ps", "box", "--all"]] {
+        let output = home.output(words);
+        let shown = text(&output.stdout);
+        assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+        assert!(!shown.contains(['\x1b', '\x07', '\u{202e}']), "{words:?}: {shown:?}");
+    }
+    assert!(text(&home.output(&["ls", "box"]).stdout).contains(r"evil\u{1b}]0;x\u{7}\u{202e}name"));
+    let json: serde_json::Value = serde_json::from_slice(&home.output(&["--json", "ls", "box"]).stdout).unwrap();
+    assert_eq!(json["entries"][0]["path"], "/workspace/evil\x1b]0;x\x07\u{202e}name");
+    let missing = home.output(&["read", "box", "no\x1bthing"]);
+    assert!(!text(&missing.stderr).contains('\x1b'));
+}
+
+#[test]
+fn a_link_in_the_sandbox_leads_nowhere_on_this_machine() {
+    let home = Home::new();
+    let here = tempfile::tempdir().unwrap();
+    assert!(home.output(&["create", "--name", "box"]).status.success());
+    let script = "mkdir d; ln -s /etc/passwd d/passwd; ln -s ../../../../tmp d/up; echo fine > d/fine";
+    assert!(home.output(&["exec", "box", "--", "sh", "-c", script]).status.success());
+    let target = here.path().join("d");
+    let output = home.output(&["cp", "box:d", target.to_str().unwrap()]);
+    assert!(text(&output.stderr).contains("passwd was left out"), "{}", text(&output.stderr));
+    assert_eq!(std::fs::read_to_string(target.join("fine")).unwrap(), "fine\n");
+    for link in ["passwd", "up"] {
+        assert!(std::fs::symlink_metadata(target.join(link)).is_err(), "{link}");
+    }
+}
+
+#[test]
+fn trees_come_back_as_they_went() {
+    let home = Home::new();
+    let here = tempfile::tempdir().unwrap();
+    let source = here.path().join("source");
+    std::fs::create_dir_all(source.join("deep/er")).unwrap();
+    std::fs::write(source.join("a b"), "one").unwrap();
+    std::fs::write(source.join("deep/er/large"), vec![7; 3 << 20]).unwrap();
+    assert!(home.output(&["create", "--name", "box"]).status.success());
+    let (from, back) = (source.to_str().unwrap(), here.path().join("back"));
+    for words in [["cp", from, "box:/workspace/dir"], ["cp", "box:/workspace/dir", back.to_str().unwrap()]] {
+        let output = home.output(&words);
+        assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+        // No bar where there is no terminal.
+        assert!(!text(&output.stderr).contains('\r'));
+    }
+    assert_eq!(std::fs::read(back.join("a b")).unwrap(), b"one");
+    assert_eq!(std::fs::read(back.join("deep/er/large")).unwrap(), vec![7; 3 << 20]);
+    // With a '/' at the end it goes into the target.
+    let output = home.output(&["cp", from, "box:/workspace/into/"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&home.output(&["read", "box", "into/source/a b"]).stdout), "one");
+    // A pipe is no terminal: bytes come unchanged.
+    let large = home.output(&["read", "box", "dir/deep/er/large"]);
+    assert_eq!(large.stdout, vec![7; 3 << 20]);
+}

@@ -1,0 +1,6 @@
+//! The `podbay` command, from outside.
+
+mod documents;
+mod home;
+mod hostile;
+mod sessions;
