@@ -12,6 +12,13 @@
 //! # Ok(()) }
 //! ```
 
+pub mod audit;
+mod guarded;
+pub mod manager;
+pub mod policy;
+
+pub use guarded::{Guarded, GuardedExec};
+pub use manager::{Acquired, Manager};
 pub use podbay_client::*;
 
 /// Sandboxes on this machine.

@@ -1,0 +1,485 @@
+//! The simple commands of a shell line, wherever they stand: in lists, pipes, groups, functions and substitutions.
+//!
+//! This is no shell's parser but a scanner that must never overlook a command. A syntax tree has many corners in which one
+//! can hide (defaults of parameters, arithmetic, here-documents); here every substitution is followed where it is met, and
+//! every word knows which of its parts are only decided when it runs. What isn't understood is an error, and the caller
+//! denies it. brush-parser, the well-kept parser, was weighed: it brings some thirty crates and process-wide caches, and
+//! its tree would still have to be searched corner by corner.
+
+/// What stands for any text in a [`Word`]: no command line can contain it.
+pub(super) const ANY: char = '\0';
+
+/// A line longer than this isn't looked at.
+const LONGEST: usize = 256 << 10;
+
+/// Commands nested deeper than this aren't looked at.
+const DEEPEST: usize = 40;
+
+/// One word, unquoted. [`ANY`] stands in it for what is only known when it runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Word {
+    pub(super) text: String,
+    /// Whether any part was quoted: then it is no keyword and no assignment.
+    quoted: bool,
+}
+
+impl Word {
+    /// A word that is taken as it stands.
+    pub(super) fn literal(text: &str) -> Self {
+        Self { text: text.to_owned(), quoted: true }
+    }
+
+    /// Whether all of it is known.
+    pub(super) fn is_static(&self) -> bool {
+        !self.text.contains(ANY)
+    }
+
+    fn is(&self, keyword: &str) -> bool {
+        !self.quoted && self.text == keyword
+    }
+
+    fn is_assignment(&self) -> bool {
+        let Some((name, _)) = self.text.split_once('=') else { return false };
+        let name = name.strip_suffix('+').unwrap_or(name);
+        let legal = |(index, c): (usize, char)| c == '_' || c.is_ascii_alphabetic() || index > 0 && c.is_ascii_digit();
+        !name.is_empty() && name.chars().enumerate().all(legal)
+    }
+}
+
+/// One command with its words.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Simple {
+    pub(super) words: Vec<Word>,
+    /// What it gets as input in the line itself: here-documents and here-strings.
+    pub(super) input: Option<Word>,
+    /// It is the pattern of a `case`, not a command.
+    pub(super) pattern: bool,
+    documents: Vec<usize>,
+}
+
+/// All commands of a line, or why they can't be told.
+pub(super) fn commands(line: &str) -> Result<Vec<Simple>, String> {
+    scan(line, 0)
+}
+
+fn scan(line: &str, depth: usize) -> Result<Vec<Simple>, String> {
+    if depth > DEEPEST || line.len() > LONGEST {
+        return Err("it is too long or too deeply nested to be checked".to_owned());
+    }
+    if line.contains(ANY) {
+        return Err("it contains a NUL byte".to_owned());
+    }
+    let mut scanner =
+        Scanner { chars: line.chars().collect(), at: 0, depth, found: Vec::new(), bodies: Vec::new(), waiting: Vec::new() };
+    scanner.list(None)?;
+    let bodies = scanner.bodies;
+    for simple in &mut scanner.found {
+        if let Some(last) = simple.documents.last() {
+            simple.input = bodies.get(*last).cloned().flatten();
+        }
+    }
+    Ok(scanner.found)
+}
+
+struct Scanner {
+    chars: Vec<char>,
+    at: usize,
+    depth: usize,
+    found: Vec<Simple>,
+    bodies: Vec<Option<Word>>,
+    /// Here-documents whose bodies come after the next line end: which, their end, whether it was quoted, tabs cut.
+    waiting: Vec<(usize, String, bool, bool)>,
+}
+
+impl Scanner {
+    fn peek(&self, ahead: usize) -> Option<char> {
+        self.chars.get(self.at + ahead).copied()
+    }
+
+    /// Reads commands up to the closing character, or the end.
+    fn list(&mut self, close: Option<char>) -> Result<(), String> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return Err("it is too deeply nested to be checked".to_owned());
+        }
+        let mut current = Simple::default();
+        let mut cases = 0_usize;
+        loop {
+            let Some(c) = self.peek(0) else {
+                self.flush(&mut current, &mut cases);
+                self.depth -= 1;
+                return match close {
+                    None if self.waiting.is_empty() => Ok(()),
+                    None => Err("a here-document has no end".to_owned()),
+                    Some(close) => Err(format!("a '{close}' is missing")),
+                };
+            };
+            match c {
+                ' ' | '\t' | '\r' => self.at += 1,
+                '\\' if self.peek(1) == Some('\n') => self.at += 2,
+                '#' => {
+                    while self.peek(0).is_some_and(|c| c != '\n') {
+                        self.at += 1;
+                    }
+                }
+                '\n' => {
+                    self.at += 1;
+                    self.flush(&mut current, &mut cases);
+                    self.documents()?;
+                }
+                '&' if self.peek(1) == Some('>') => self.redirection(&mut current)?,
+                ';' | '&' | '|' => {
+                    self.at += 1;
+                    self.flush(&mut current, &mut cases);
+                }
+                '(' => {
+                    self.at += 1;
+                    self.flush(&mut current, &mut cases);
+                    self.list(Some(')'))?;
+                }
+                ')' => {
+                    self.at += 1;
+                    if cases > 0 {
+                        current.pattern = true;
+                        self.flush(&mut current, &mut cases);
+                    } else if close == Some(')') {
+                        self.flush(&mut current, &mut cases);
+                        self.depth -= 1;
+                        return Ok(());
+                    } else {
+                        return Err("a ')' stands alone".to_owned());
+                    }
+                }
+                '<' | '>' if self.peek(1) != Some('(') => self.redirection(&mut current)?,
+                _ => {
+                    let word = self.word()?;
+                    let descriptor = !word.quoted && word.text.bytes().all(|byte| byte.is_ascii_digit());
+                    if !(descriptor && matches!(self.peek(0), Some('<' | '>')) && self.peek(1) != Some('(')) {
+                        current.words.push(word);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A command is complete: what stands before its name goes.
+    fn flush(&mut self, current: &mut Simple, cases: &mut usize) {
+        let mut simple = std::mem::take(current);
+        let mut words = std::mem::take(&mut simple.words).into_iter().peekable();
+        let begins = ["if", "then", "else", "elif", "fi", "do", "done", "while", "until", "!", "{", "}", "time", "coproc"];
+        while let Some(word) = words.peek() {
+            let (opens, closes) = (word.is("case"), word.is("esac"));
+            if opens {
+                *cases += 1;
+                break;
+            }
+            if word.is("function") {
+                words.next();
+                words.next();
+            } else if closes || begins.iter().any(|keyword| word.is(keyword)) || word.is_assignment() {
+                *cases = cases.saturating_sub(usize::from(closes));
+                words.next();
+            } else {
+                break;
+            }
+        }
+        simple.words = words.collect();
+        if !simple.words.is_empty() {
+            self.found.push(simple);
+        }
+    }
+
+    fn redirection(&mut self, current: &mut Simple) -> Result<(), String> {
+        let mut operator = String::new();
+        while let Some(c @ ('<' | '>' | '&' | '|' | '-')) = self.peek(0) {
+            let longer = format!("{operator}{c}");
+            if !["<", ">", "<<", "<<-", "<<<", ">>", "<>", ">|", ">&", "<&", "&>", "&", "&>>"].contains(&longer.as_str()) {
+                break;
+            }
+            operator = longer;
+            self.at += 1;
+        }
+        while matches!(self.peek(0), Some(' ' | '\t')) {
+            self.at += 1;
+        }
+        if matches!(self.peek(0), None | Some('\n' | ';' | '&' | '|' | ')')) {
+            return Err(format!("nothing follows '{operator}'"));
+        }
+        let target = self.word()?;
+        match operator.as_str() {
+            "<<" | "<<-" => {
+                self.bodies.push(None);
+                let number = self.bodies.len() - 1;
+                current.documents.push(number);
+                self.waiting.push((number, target.text, target.quoted, operator == "<<-"));
+            }
+            "<<<" => {
+                self.bodies.push(Some(target));
+                current.documents.push(self.bodies.len() - 1);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn documents(&mut self) -> Result<(), String> {
+        for (number, end, quoted, tabs) in std::mem::take(&mut self.waiting) {
+            let mut body = String::new();
+            loop {
+                if self.at >= self.chars.len() {
+                    return Err("a here-document has no end".to_owned());
+                }
+                let mut line = String::new();
+                while let Some(c) = self.peek(0) {
+                    self.at += 1;
+                    if c == '\n' {
+                        break;
+                    }
+                    line.push(c);
+                }
+                let line = if tabs { line.trim_start_matches('\t').to_owned() } else { line };
+                if line == end {
+                    break;
+                }
+                body.push_str(&line);
+                body.push('\n');
+            }
+            let word = if quoted { Word::literal(&body) } else { self.expanded(&body)? };
+            self.bodies[number] = Some(word);
+        }
+        Ok(())
+    }
+
+    /// Text in which only substitutions count, as between double quotes.
+    fn expanded(&mut self, text: &str) -> Result<Word, String> {
+        let mut inner = Scanner {
+            chars: text.chars().collect(),
+            at: 0,
+            depth: self.depth + 1,
+            found: Vec::new(),
+            bodies: Vec::new(),
+            waiting: Vec::new(),
+        };
+        if inner.depth > DEEPEST {
+            return Err("it is too deeply nested to be checked".to_owned());
+        }
+        let mut word = Word { quoted: true, ..Word::default() };
+        inner.double_quoted(&mut word, None)?;
+        self.found.append(&mut inner.found);
+        Ok(word)
+    }
+
+    fn word(&mut self) -> Result<Word, String> {
+        let mut word = Word::default();
+        let mut braces = false;
+        while let Some(c) = self.peek(0) {
+            match c {
+                ' ' | '\t' | '\r' | '\n' | ';' | '&' | '|' | ')' => break,
+                '(' => {
+                    // Patterns of bash, `@(a|b)`, look like this too; in doubt it is a group, and its words are commands.
+                    break;
+                }
+                '<' | '>' if self.peek(1) == Some('(') => {
+                    self.at += 2;
+                    self.list(Some(')'))?;
+                    word.text.push(ANY);
+                }
+                '<' | '>' => break,
+                '\\' if self.peek(1) == Some('\n') => self.at += 2,
+                '\\' => {
+                    word.quoted = true;
+                    word.text.push(self.peek(1).ok_or("it ends with a backslash")?);
+                    self.at += 2;
+                }
+                '\'' => {
+                    self.at += 1;
+                    word.quoted = true;
+                    loop {
+                        match self.peek(0).ok_or("a ' is missing")? {
+                            '\'' => break,
+                            c => word.text.push(c),
+                        }
+                        self.at += 1;
+                    }
+                    self.at += 1;
+                }
+                '"' => {
+                    self.at += 1;
+                    word.quoted = true;
+                    self.double_quoted(&mut word, Some('"'))?;
+                }
+                '$' if self.peek(1) == Some('\'') => {
+                    // bash decodes escapes here, other shells don't: it can be anything.
+                    self.at += 2;
+                    word.text.push(ANY);
+                    word.quoted = true;
+                    loop {
+                        match self.peek(0).ok_or("a ' is missing")? {
+                            '\'' => break,
+                            '\\' => self.at += 2,
+                            _ => self.at += 1,
+                        }
+                    }
+                    self.at += 1;
+                }
+                '$' if self.peek(1) == Some('"') => self.at += 1,
+                '$' | '`' => self.substitution(&mut word, false)?,
+                '*' | '?' | '[' => {
+                    self.at += 1;
+                    let bracket = c == '[' && matches!(word.text.as_str(), "" | "[") && !self.pattern_follows();
+                    word.text.push(if bracket { c } else { ANY });
+                }
+                '~' if word.text.is_empty() => {
+                    self.at += 1;
+                    word.text.push(ANY);
+                }
+                c => {
+                    braces |= c == '{';
+                    word.text.push(c);
+                    self.at += 1;
+                }
+            }
+        }
+        // `{a,b}` becomes several words in bash, and `{}` whatever xargs and find put there.
+        if braces && (word.text.contains(',') || word.text.contains("..") || word.text.contains("{}")) {
+            word.text = ANY.to_string();
+        }
+        Ok(word)
+    }
+
+    /// Whether a `[` begins a set of characters, rather than being the command of that name.
+    fn pattern_follows(&self) -> bool {
+        !matches!(self.peek(0), None | Some(' ' | '\t' | '\n' | '['))
+    }
+
+    /// Reads up to the closing quote, or to the end where there is none.
+    fn double_quoted(&mut self, word: &mut Word, close: Option<char>) -> Result<(), String> {
+        loop {
+            match self.peek(0) {
+                None if close.is_none() => return Ok(()),
+                None => return Err("a \" is missing".to_owned()),
+                Some(c) if Some(c) == close => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some('\\') if matches!(self.peek(1), Some('$' | '`' | '"' | '\\')) => {
+                    word.text.extend(self.peek(1));
+                    self.at += 2;
+                }
+                Some('\\') if self.peek(1) == Some('\n') => self.at += 2,
+                Some('$' | '`') => self.substitution(word, true)?,
+                Some(c) => {
+                    word.text.push(c);
+                    self.at += 1;
+                }
+            }
+        }
+    }
+
+    /// Reads one `$…` or `` `…` ``, and the commands in it.
+    fn substitution(&mut self, word: &mut Word, in_quotes: bool) -> Result<(), String> {
+        if self.peek(0) == Some('`') {
+            self.at += 1;
+            let mut script = String::new();
+            loop {
+                match self.peek(0).ok_or("a ` is missing")? {
+                    '`' => break,
+                    '\\' if matches!(self.peek(1), Some('`' | '\\' | '$')) => {
+                        script.extend(self.peek(1));
+                        self.at += 2;
+                    }
+                    c => {
+                        script.push(c);
+                        self.at += 1;
+                    }
+                }
+            }
+            self.at += 1;
+            word.text.push(ANY);
+            self.found.append(&mut scan(&script, self.depth + 1)?);
+            return Ok(());
+        }
+        match self.peek(1) {
+            Some('(') if self.peek(2) == Some('(') && self.arithmetic_end().is_some() => {
+                let end = self.arithmetic_end().unwrap_or(self.at);
+                let inside: String = self.chars[self.at + 3..end].iter().collect();
+                self.at = end + 2;
+                self.expanded(&inside)?;
+                word.text.push(ANY);
+            }
+            Some('(') => {
+                self.at += 2;
+                word.text.push(ANY);
+                self.list(Some(')'))?;
+            }
+            Some('{') => {
+                self.at += 2;
+                word.text.push(ANY);
+                self.parameter(in_quotes)?;
+            }
+            Some(c) if c == '_' || c.is_ascii_alphanumeric() => {
+                self.at += 2;
+                word.text.push(ANY);
+                while self.peek(0).is_some_and(|c| c == '_' || c.is_ascii_alphanumeric()) {
+                    self.at += 1;
+                }
+            }
+            Some('@' | '*' | '#' | '?' | '-' | '$' | '!') => {
+                self.at += 2;
+                word.text.push(ANY);
+            }
+            _ => {
+                self.at += 1;
+                word.text.push('$');
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the rest of `${…}`: its default may contain anything. Between double quotes a single one is a plain character.
+    fn parameter(&mut self, in_quotes: bool) -> Result<(), String> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return Err("it is too deeply nested to be checked".to_owned());
+        }
+        let mut ignored = Word::default();
+        loop {
+            match self.peek(0).ok_or("a } is missing")? {
+                '}' => {
+                    self.depth -= 1;
+                    self.at += 1;
+                    return Ok(());
+                }
+                '\\' => self.at += 2,
+                '\'' if !in_quotes => {
+                    self.at += 1;
+                    while self.peek(0).ok_or("a ' is missing")? != '\'' {
+                        self.at += 1;
+                    }
+                    self.at += 1;
+                }
+                '"' => {
+                    self.at += 1;
+                    self.double_quoted(&mut ignored, Some('"'))?;
+                }
+                '$' | '`' => self.substitution(&mut ignored, in_quotes)?,
+                _ => self.at += 1,
+            }
+        }
+    }
+
+    /// Where the `))` of a `$((` is, if it is arithmetic and not a group within a substitution.
+    fn arithmetic_end(&self) -> Option<usize> {
+        let mut open = 0_usize;
+        let mut at = self.at + 3;
+        loop {
+            match self.chars.get(at)? {
+                '(' => open += 1,
+                ')' if open > 0 => open -= 1,
+                ')' => return (self.chars.get(at + 1) == Some(&')')).then_some(at),
+                _ => {}
+            }
+            at += 1;
+        }
+    }
+}
