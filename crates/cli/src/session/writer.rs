@@ -13,11 +13,14 @@ use crate::failure::Failure;
 /// How many pieces wait to be written; the rest waits in the sandbox.
 const WAITING: usize = 64;
 
+/// Tells how the writing went, once all is written.
+type Done = oneshot::Receiver<io::Result<()>>;
+
 /// Writes pieces in order.
 #[derive(Debug, Default)]
 pub struct Writer {
     /// Started with the first piece: many commands print nothing.
-    thread: Option<(mpsc::Sender<(Stream, Bytes)>, oneshot::Receiver<io::Result<()>>)>,
+    thread: Option<(mpsc::Sender<(Stream, Bytes)>, Done)>,
 }
 
 impl Writer {
@@ -47,7 +50,7 @@ impl Writer {
     }
 }
 
-fn start() -> (mpsc::Sender<(Stream, Bytes)>, oneshot::Receiver<io::Result<()>>) {
+fn start() -> (mpsc::Sender<(Stream, Bytes)>, Done) {
     let (sender, mut pieces) = mpsc::channel::<(Stream, Bytes)>(WAITING);
     let (tell, done) = oneshot::channel();
     std::thread::spawn(move || {

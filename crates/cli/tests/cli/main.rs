@@ -1,4 +1,5 @@
 //! The `podbay` command, from outside.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod documents;
 mod home;
