@@ -4,10 +4,12 @@ use std::path::Path;
 
 use bytes::Bytes;
 use podbay_client::files::{
-    Delete, DeleteOutput, Download, DownloadOutput, Edit, EditOutput, Glob, GlobOutput, Grep, GrepOutput, Ls, LsOutput, Mkdir,
-    MkdirOutput, Move, MoveOutput, Read, ReadOutput, Stat, StatOutput, Tree, TreeOutput, Write, WriteOutput,
+    Delete, DeleteOutput, Download, DownloadOutput, Edit, EditOutput, Glob, GlobOutput, Grep, GrepOutput, Ls, LsOutput,
+    Mkdir, MkdirOutput, Move, MoveOutput, Read, ReadOutput, Stat, StatOutput, Tree, TreeOutput, Write, WriteOutput,
 };
-use podbay_client::{Command, Control, Event, Exec, ExecId, Info, Meter, Output, RawPath, Result, Sandbox, State, Target};
+use podbay_client::{
+    Command, Control, Event, Exec, ExecId, Info, Meter, Output, RawPath, Result, Sandbox, State, Target,
+};
 
 use crate::audit::{Audit, Effect, Operation};
 use crate::policy::Policy;
@@ -107,7 +109,8 @@ impl Guarded {
     pub async fn write(&self, request: &Write, content: impl Into<Bytes>) -> Result<WriteOutput> {
         let request = Write { scope: self.policy.narrow(&request.scope), ..request.clone() };
         let work = self.sandbox.write(&request, content);
-        self.recorded("write", request.path.to_string(), work, |output| Effect { bytes: Some(output.size), exit: None }).await
+        self.recorded("write", request.path.to_string(), work, |output| Effect { bytes: Some(output.size), exit: None })
+            .await
     }
 
     /// Replaces a text in a file.
@@ -117,7 +120,8 @@ impl Guarded {
     pub async fn edit(&self, request: &Edit, payload: impl Into<Bytes>) -> Result<EditOutput> {
         let request = Edit { scope: self.policy.narrow(&request.scope), ..request.clone() };
         let work = self.sandbox.edit(&request, payload);
-        self.recorded("edit", request.path.to_string(), work, |output| Effect { bytes: Some(output.size), exit: None }).await
+        self.recorded("edit", request.path.to_string(), work, |output| Effect { bytes: Some(output.size), exit: None })
+            .await
     }
 
     /// Writes many files, one entry of the record for each. The results stand in the order of the files.
@@ -149,7 +153,11 @@ impl Guarded {
     pub async fn upload_file(&self, local: &Path, request: &Write, meter: &Meter<'_>) -> Result<WriteOutput> {
         let request = Write { scope: self.policy.narrow(&request.scope), ..request.clone() };
         let work = self.sandbox.upload_file(local, &request, meter);
-        self.recorded("upload", request.path.to_string(), work, |output| Effect { bytes: Some(output.size), exit: None }).await
+        self.recorded("upload", request.path.to_string(), work, |output| Effect {
+            bytes: Some(output.size),
+            exit: None,
+        })
+        .await
     }
 
     /// Fetches a file to this machine.

@@ -86,7 +86,13 @@ impl Manager {
         if replaced {
             tracing::info!(id = provided.id, "a thread's sandbox was over and has been replaced");
         }
-        Ok(Acquired { sandbox: provided.sandbox, id: provided.id, created: provided.created, replaced, leash: provided.leash })
+        Ok(Acquired {
+            sandbox: provided.sandbox,
+            id: provided.id,
+            created: provided.created,
+            replaced,
+            leash: provided.leash,
+        })
     }
 
     /// Deletes a thread's sandbox; whether there was one.
@@ -131,7 +137,10 @@ mod tests {
     #[test]
     fn ids_are_dns_labels_and_tell_threads_apart() {
         let id = Manager::id("acme", "thread-1");
-        assert!(id.len() <= 63 && id.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'), "{id}");
+        assert!(
+            id.len() <= 63 && id.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'),
+            "{id}"
+        );
         assert_eq!(id, Manager::id("acme", "thread-1"));
         for other in [("acm", "ethread-1"), ("acmethread-1", ""), ("", "acmethread-1"), ("acme", "thread-2")] {
             assert_ne!(id, Manager::id(other.0, other.1), "{other:?}");

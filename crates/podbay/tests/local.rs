@@ -38,7 +38,8 @@ async fn a_thread_keeps_its_sandbox_and_hears_of_a_new_one() {
     let home = tempfile::tempdir().unwrap();
     let local = local(&home);
     let wanted = Wanted { ttl: Some(Duration::from_secs(4)), ..leashed() };
-    let (one, other) = (Manager::new(local.clone()).wanting(wanted.clone()), Manager::new(local.clone()).wanting(wanted));
+    let (one, other) =
+        (Manager::new(local.clone()).wanting(wanted.clone()), Manager::new(local.clone()).wanting(wanted));
     let first = one.acquire("acme", "t1").await.unwrap();
     assert!((first.created, first.replaced) == (true, false));
     first.sandbox.run("echo kept > file").await.unwrap();
@@ -124,8 +125,15 @@ async fn rules_hold_and_everything_is_recorded() {
     guarded.read(&Read::new("/workspace/a")).await.unwrap();
     let denied = guarded.write(&Write::new("/workspace/secret/b"), "x").await.unwrap_err();
     assert_eq!(denied.code(), Some(ErrorCode::PolicyDenied));
-    let wider = Write { scope: Scope { allow_prefixes: vec!["/".into()], ..Scope::default() }, ..Write::new("/workspace/secret/b") };
-    assert_eq!(guarded.write(&wider, "x").await.unwrap_err().code(), Some(ErrorCode::PolicyDenied), "asking only narrows");
+    let wider = Write {
+        scope: Scope { allow_prefixes: vec!["/".into()], ..Scope::default() },
+        ..Write::new("/workspace/secret/b")
+    };
+    assert_eq!(
+        guarded.write(&wider, "x").await.unwrap_err().code(),
+        Some(ErrorCode::PolicyDenied),
+        "asking only narrows"
+    );
     let several = vec![(Write::new("/workspace/c"), "c".into()), (Write::new("/workspace/secret/d"), "d".into())];
     let results = guarded.write_all(several).await;
     assert!(results[0].is_ok() && results[1].as_ref().unwrap_err().code() == Some(ErrorCode::PolicyDenied));

@@ -130,7 +130,8 @@ fn all(cases: &[Case], filters: Vec<&str>) -> ExitCode {
         }
         for &uid in users {
             let label = format!("{name} ({})", if uid == 0 { "root" } else { "user" });
-            let scratch = home.path().join(format!("t{}-{number}{}", std::process::id(), if uid == 0 { "r" } else { "u" }));
+            let scratch =
+                home.path().join(format!("t{}-{number}{}", std::process::id(), if uid == 0 { "r" } else { "u" }));
             fs::create_dir(&scratch).unwrap();
             let mut command = Command::new(&binary);
             command.args(["--case", name]).arg(&scratch).current_dir(&scratch).env("PODBAY_HOME", scratch.join("h"));

@@ -127,7 +127,10 @@ impl Config {
                     let value = Value::from_toml(setting.kind, value).map_err(bad(from, &key))?;
                     self.put(setting, Layer::File, from, value);
                 }
-                (None, toml::Value::Table(table)) if setting::is_section(&key) => self.read_table(&key, table, from)?,
+                // In a section that there isn't, the first key tells best what was meant.
+                (None, toml::Value::Table(table)) if setting::is_section(&key) || !table.is_empty() => {
+                    self.read_table(&key, table, from)?;
+                }
                 _ => return Err(unknown(from, &key, setting::nearest(&key))),
             }
         }

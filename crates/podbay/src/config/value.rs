@@ -59,9 +59,7 @@ impl Value {
             other => Err(format!("a text is wanted in place of {other}")),
         };
         match (kind, value) {
-            (Kind::List, toml::Value::Array(items)) => {
-                items.iter().map(text).collect::<Result<_, _>>().map(Self::List)
-            }
+            (Kind::List, toml::Value::Array(items)) => items.iter().map(text).collect::<Result<_, _>>().map(Self::List),
             (Kind::Map, toml::Value::Table(table)) => {
                 let pair = |(name, value): (&String, &toml::Value)| Ok((name.clone(), text(value)?));
                 table.iter().map(pair).collect::<Result<_, String>>().map(Self::Map)
@@ -73,7 +71,9 @@ impl Value {
                 Self::parse(kind, &number.to_string())
             }
             (Kind::Real | Kind::Time, toml::Value::Float(number)) => Self::parse(kind, &number.to_string()),
-            (Kind::Text | Kind::Choice(_) | Kind::Size | Kind::Time, toml::Value::String(text)) => Self::parse(kind, text),
+            (Kind::Text | Kind::Choice(_) | Kind::Size | Kind::Time, toml::Value::String(text)) => {
+                Self::parse(kind, text)
+            }
             _ => Err(format!("{value} isn't what is wanted here")),
         }
     }
@@ -109,7 +109,8 @@ const SIZES: [(&str, u64); 11] = [
 ];
 
 /// In milliseconds.
-const TIMES: [(&str, u64); 6] = [("", 1_000), ("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+const TIMES: [(&str, u64); 6] =
+    [("", 1_000), ("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
 fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

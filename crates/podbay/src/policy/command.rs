@@ -37,9 +37,10 @@ struct Rule {
 
 /// Programs that run the command in their arguments.
 const WRAPPERS: &[&str] = &[
-    "builtin", "busybox", "chroot", "chrt", "command", "doas", "env", "exec", "fakeroot", "firejail", "flock", "ionice",
-    "ltrace", "nice", "nohup", "nsenter", "parallel", "prlimit", "runuser", "script", "setarch", "setpriv", "setsid", "ssh",
-    "stdbuf", "strace", "su", "sudo", "taskset", "time", "timeout", "toybox", "unbuffer", "unshare", "watch", "xargs", "xvfb-run",
+    "builtin", "busybox", "chroot", "chrt", "command", "doas", "env", "exec", "fakeroot", "firejail", "flock",
+    "ionice", "ltrace", "nice", "nohup", "nsenter", "parallel", "prlimit", "runuser", "script", "setarch", "setpriv",
+    "setsid", "ssh", "stdbuf", "strace", "su", "sudo", "taskset", "time", "timeout", "toybox", "unbuffer", "unshare",
+    "watch", "xargs", "xvfb-run",
 ];
 
 /// Wrappers that add words of their own to the command.
@@ -145,7 +146,9 @@ impl CommandRules {
             "find" => {
                 let runs = |word: &Word| ["-exec", "-execdir", "-ok", "-okdir"].contains(&word.text.as_str());
                 let starts = (0..arguments.len()).filter(|&index| runs(&arguments[index]));
-                starts.into_iter().try_for_each(|index| self.check_command(&arguments[index + 1..], None, depth, wrapped))
+                starts
+                    .into_iter()
+                    .try_for_each(|index| self.check_command(&arguments[index + 1..], None, depth, wrapped))
             }
             _ if SHELLS.contains(&name) => self.check_shell(arguments, input, depth),
             _ if WRAPPERS.contains(&name) && !wrapped => self.check_wrapped(name, arguments, input, depth),
@@ -173,7 +176,8 @@ impl CommandRules {
             let lines = operands.iter().take(if several { 2 } else { 1 });
             return lines.into_iter().try_for_each(|line| self.check_joined(std::slice::from_ref(*line), depth));
         }
-        let reads_input = arguments.iter().any(|word| word.text == "-s" || word.text == "-" || word.text == "/dev/stdin");
+        let reads_input =
+            arguments.iter().any(|word| word.text == "-s" || word.text == "-" || word.text == "/dev/stdin");
         let file = arguments.iter().find(|word| !option(word));
         match (file, input) {
             (Some(_), _) if !reads_input => Ok(()),
@@ -246,7 +250,8 @@ fn sets(word: &Word, letter: char, name: &str) -> bool {
         };
         return !long.is_empty() && full.starts_with(long);
     }
-    let either = |c: char| c == letter || name == "rm" && letter.eq_ignore_ascii_case(&'r') && c.eq_ignore_ascii_case(&'r');
+    let either =
+        |c: char| c == letter || name == "rm" && letter.eq_ignore_ascii_case(&'r') && c.eq_ignore_ascii_case(&'r');
     text.starts_with('-') && text.chars().skip(1).any(|c| c == ANY || either(c))
 }
 
@@ -459,7 +464,23 @@ mod tests {
     #[test]
     fn nothing_that_comes_in_takes_long_or_deep() {
         let begun = std::time::Instant::now();
-        for piece in ["(", "$(", "`", "${", "\"$(", "$((", "{", "<(", "a|", "sh -c '", "<<E\n", "eval ", "env ", "xargs find -exec ", "a "] {
+        for piece in [
+            "(",
+            "$(",
+            "`",
+            "${",
+            "\"$(",
+            "$((",
+            "{",
+            "<(",
+            "a|",
+            "sh -c '",
+            "<<E\n",
+            "eval ",
+            "env ",
+            "xargs find -exec ",
+            "a ",
+        ] {
             let _ = decide(&["rm -rf"], &piece.repeat(20_000));
             let _ = decide(&["rm -rf"], &format!("{}{}", piece.repeat(5_000), ")".repeat(5_000)));
         }

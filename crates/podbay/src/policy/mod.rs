@@ -36,7 +36,8 @@ impl Policy {
     /// What an operation may reach that asks for this much: asking can only narrow.
     pub fn narrow(&self, asked: &Scope) -> Scope {
         let mut deny_prefixes = self.paths.deny_prefixes.clone();
-        deny_prefixes.extend(asked.deny_prefixes.iter().filter(|path| !self.paths.deny_prefixes.contains(path)).cloned());
+        deny_prefixes
+            .extend(asked.deny_prefixes.iter().filter(|path| !self.paths.deny_prefixes.contains(path)).cloned());
         // A second root inside the first becomes a rule: the first has to stay the kernel's.
         let inner = self.paths.root.as_ref().and(asked.root.clone());
         let allow_prefixes = both(&self.paths.allow_prefixes, &asked.allow_prefixes);

@@ -69,8 +69,14 @@ fn scan(line: &str, depth: usize) -> Result<Vec<Simple>, String> {
     if line.contains(ANY) {
         return Err("it contains a NUL byte".to_owned());
     }
-    let mut scanner =
-        Scanner { chars: line.chars().collect(), at: 0, depth, found: Vec::new(), bodies: Vec::new(), waiting: Vec::new() };
+    let mut scanner = Scanner {
+        chars: line.chars().collect(),
+        at: 0,
+        depth,
+        found: Vec::new(),
+        bodies: Vec::new(),
+        waiting: Vec::new(),
+    };
     scanner.list(None)?;
     let bodies = scanner.bodies;
     for simple in &mut scanner.found {
@@ -166,7 +172,8 @@ impl Scanner {
     fn flush(&mut self, current: &mut Simple, cases: &mut usize) {
         let mut simple = std::mem::take(current);
         let mut words = std::mem::take(&mut simple.words).into_iter().peekable();
-        let begins = ["if", "then", "else", "elif", "fi", "do", "done", "while", "until", "!", "{", "}", "time", "coproc"];
+        let begins =
+            ["if", "then", "else", "elif", "fi", "do", "done", "while", "until", "!", "{", "}", "time", "coproc"];
         while let Some(word) = words.peek() {
             let (opens, closes) = (word.is("case"), word.is("esac"));
             if opens {
@@ -193,7 +200,9 @@ impl Scanner {
         let mut operator = String::new();
         while let Some(c @ ('<' | '>' | '&' | '|' | '-')) = self.peek(0) {
             let longer = format!("{operator}{c}");
-            if !["<", ">", "<<", "<<-", "<<<", ">>", "<>", ">|", ">&", "<&", "&>", "&", "&>>"].contains(&longer.as_str()) {
+            if !["<", ">", "<<", "<<-", "<<<", ">>", "<>", ">|", ">&", "<&", "&>", "&", "&>>"]
+                .contains(&longer.as_str())
+            {
                 break;
             }
             operator = longer;
