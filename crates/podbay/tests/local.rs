@@ -1,5 +1,6 @@
 //! The core on local sandboxes: the operation suite, the manager, rules and the record.
 #![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used)]
 
 mod suite;
 
