@@ -96,7 +96,7 @@ async fn files(sandbox: &Sandbox) {
     let tree = sandbox.tree(&Tree::new("suite")).await.unwrap();
     assert_eq!(tree.entries.len(), 3, "{:?}", tree.entries);
 
-    let whole = sandbox.delete(&Delete::new("suite/deep")).await;
+    let whole = sandbox.delete(&Delete { recursive: false, ..Delete::new("suite/deep") }).await;
     assert_eq!(whole.unwrap_err().code(), Some(ErrorCode::NotEmpty));
     sandbox.delete(&Delete { recursive: true, ..Delete::new("suite/deep") }).await.unwrap();
     assert_eq!(sandbox.run("ls suite").await.unwrap().text(), "moved.txt\n");
