@@ -13,6 +13,7 @@
 //! ```
 
 pub mod audit;
+pub mod config;
 mod guarded;
 pub mod manager;
 pub mod policy;

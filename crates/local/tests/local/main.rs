@@ -1,6 +1,6 @@
 //! Real sandboxes on this machine: made, found, listed, ended and killed, as this user and, where that is root, as an
 //! ordinary one.
-#![allow(clippy::unwrap_used, reason = "these are tests")]
+#![allow(clippy::unwrap_used)]
 
 mod harness;
 mod kills;

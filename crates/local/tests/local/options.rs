@@ -122,10 +122,10 @@ fn limits(world: &World) {
         let output = made.sandbox.run(line).await.unwrap();
         let last = output.text().lines().last().unwrap_or("0").parse::<u32>().unwrap_or(0);
         assert!(last <= 45, "{}", output.text());
+        made.sandbox.kill(&output.info.id).await.unwrap();
 
         if holds("memory") {
             let hog = "python3 -c 'x = bytearray(200 << 20); print(len(x))'";
-            tokio::time::sleep(std::time::Duration::from_secs(5)).await;
             let output = made.sandbox.run(hog).await.unwrap();
             assert!(!output.success(), "{:?} by {:?}: {}", output.exit(), by("memory"), output.text());
         } else {

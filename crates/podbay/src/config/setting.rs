@@ -1,0 +1,148 @@
+//! The table of all settings.
+
+/// What a setting's value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Any text.
+    Text,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// Yes or no.
+    Flag,
+    /// A number.
+    Count,
+    /// A number with a fraction.
+    Real,
+    /// Bytes: a number, with `KiB`, `MiB`, `GiB`, `kB`, `MB` or `GB` if wanted.
+    Size,
+    /// Time: a number of seconds, or with `ms`, `s`, `m`, `h`, `d`.
+    Time,
+    /// Several texts; in the environment separated by commas.
+    List,
+    /// Names with texts; in the environment `NAME=TEXT`, separated by commas.
+    Map,
+}
+
+/// One setting.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Its key in the file.
+    pub key: &'static str,
+    /// What its value is.
+    pub kind: Kind,
+    /// What it does, and what holds when it isn't set.
+    pub help: &'static str,
+}
+
+impl Setting {
+    /// Its name in the environment.
+    pub fn variable(&self) -> String {
+        format!("PODBAY_{}", self.key.to_ascii_uppercase().replace('.', "_"))
+    }
+}
+
+const fn setting(key: &'static str, kind: Kind, help: &'static str) -> Setting {
+    Setting { key, kind, help }
+}
+
+/// All settings.
+pub static SETTINGS: &[Setting] = &[
+    setting("mode", Kind::Choice(&["local"]), "which provider makes the sandboxes; local unless set"),
+    setting(
+        "home",
+        Kind::Text,
+        "where local sandboxes have their directories; the user's runtime directory unless set",
+    ),
+    setting("ttl", Kind::Time, "how long a sandbox lives; for ever unless set"),
+    setting("idle_ttl", Kind::Time, "how long a sandbox may be without use; for ever unless set"),
+    setting("env", Kind::Map, "environment variables of every command"),
+    setting("labels", Kind::Map, "labels of every sandbox"),
+    setting(
+        "local.workspace",
+        Kind::Text,
+        "a directory of this machine at /workspace, kept; {id} stands for the sandbox's id; memory unless set",
+    ),
+    setting("local.mounts", Kind::List, "more of this machine's files: HOST[:INSIDE[:ro|rw]], read-only unless said"),
+    setting(
+        "local.network",
+        Kind::Choice(&["none", "host", "host-unfenced"]),
+        "what network there is; none unless set",
+    ),
+    setting(
+        "local.isolation",
+        Kind::Choice(&["namespaces", "landlock"]),
+        "how a sandbox is confined; namespaces unless set",
+    ),
+    setting("local.memory", Kind::Size, "how much memory a sandbox may use; no limit unless set"),
+    setting("local.cpu", Kind::Real, "how many processors a sandbox may use, such as 1.5; no limit unless set"),
+    setting("local.processes", Kind::Count, "how many processes and threads a sandbox may have; no limit unless set"),
+    setting("local.disk", Kind::Size, "how much a sandbox may write; 2 GiB of temporary files unless set"),
+    setting(
+        "local.descriptors",
+        Kind::Count,
+        "how many descriptors one process may have open; the machine's limit unless set",
+    ),
+    setting(
+        "policy.root",
+        Kind::Text,
+        "confines file operations to a directory of the sandbox; the whole file system unless set",
+    ),
+    setting("policy.virtual_mode", Kind::Flag, "paths are relative to policy.root; no unless set"),
+    setting("policy.allow_prefixes", Kind::List, "only what lies below these may be changed; everything unless set"),
+    setting("policy.deny_prefixes", Kind::List, "what lies below these may not be changed; nothing unless set"),
+    setting("policy.rules_for_reads", Kind::Flag, "the prefixes hold for reading too; no unless set"),
+    setting("policy.deny_commands", Kind::List, "commands that may not be run, such as \"rm -rf\"; none unless set"),
+    setting("policy.match", Kind::Choice(&["words", "substring"]), "how command rules are compared; words unless set"),
+    setting("audit.file", Kind::Text, "where every operation is recorded, as lines of JSON; nowhere unless set"),
+    setting("audit.strict", Kind::Flag, "what can't be recorded isn't done; no unless set"),
+];
+
+pub(super) fn find(key: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.key == key)
+}
+
+/// Whether a key is the beginning of others.
+pub(super) fn is_section(key: &str) -> bool {
+    SETTINGS.iter().any(|setting| setting.key.strip_prefix(key).is_some_and(|rest| rest.starts_with('.')))
+}
+
+/// The setting whose key is most like this, if any is.
+pub(super) fn nearest(key: &str) -> Option<String> {
+    // One that stands in the wrong section is meant by its last part.
+    let last = |key: &str| key.rsplit('.').next().unwrap_or(key).to_owned();
+    let keys = || SETTINGS.iter().map(|setting| setting.key.to_owned());
+    closest(key, keys()).or_else(|| {
+        let wanted = last(key);
+        SETTINGS.iter().find(|setting| distance(&last(setting.key), &wanted) <= 1).map(|setting| setting.key.to_owned())
+    })
+}
+
+/// The same for the environment.
+pub(super) fn nearest_variable(name: &str) -> Option<String> {
+    closest(name, SETTINGS.iter().map(Setting::variable)).or_else(|| {
+        let wanted = name.strip_prefix("PODBAY_")?;
+        SETTINGS.iter().map(Setting::variable).find(|variable| variable.ends_with(&format!("_{wanted}")))
+    })
+}
+
+fn closest(wanted: &str, candidates: impl Iterator<Item = String>) -> Option<String> {
+    let (distance, nearest) =
+        candidates.map(|candidate| (distance(&candidate, wanted), candidate)).min_by_key(|(distance, _)| *distance)?;
+    (distance <= 2.max(wanted.len() / 4).min(4)).then_some(nearest)
+}
+
+/// How many letters have to be added, taken away or changed.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let changed = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

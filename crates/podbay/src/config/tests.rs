@@ -1,0 +1,128 @@
+use super::*;
+
+fn toml(text: &str) -> Result<Config, ConfigError> {
+    let mut config = Config::default();
+    config.read_toml(text, "podbay.toml")?;
+    Ok(config)
+}
+
+fn variables(list: &[(&str, &str)]) -> Vec<(String, String)> {
+    list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+#[test]
+fn the_stronger_place_wins_in_whichever_order_they_are_read() {
+    let file = "ttl = 10\nidle_ttl = \"5m\"\n[local]\nmemory = \"64MiB\"\n";
+    let environment = variables(&[("PODBAY_TTL", "20"), ("PODBAY_LOCAL_MEMORY", "128MiB"), ("HOME", "/x")]);
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+        let mut config = Config::default();
+        for step in order {
+            match step {
+                0 => config.read_toml(file, "podbay.toml").unwrap(),
+                1 => config.read_environment(environment.clone()).unwrap(),
+                _ => config.set("ttl", "30").unwrap(),
+            }
+        }
+        assert_eq!(config.ttl(), Some(Duration::from_secs(30)), "code beats all");
+        assert_eq!(config.number("local.memory"), Some(128 << 20), "the environment beats the file");
+        assert_eq!(config.idle_ttl(), Some(Duration::from_secs(300)), "the file beats the default");
+        assert_eq!(config.mode(), "local");
+    }
+}
+
+#[test]
+fn unknown_keys_are_refused_with_the_nearest_one() {
+    for (text, word) in [
+        ("[local]\nmemroy = 1", "local.memory"),
+        ("memory = \"1MiB\"", "local.memory"),
+        ("tll = 3", "ttl"),
+        ("[locla]\nmemory = 1", "local.memory"),
+        ("[policy]\ndeny_command = []", "policy.deny_commands"),
+    ] {
+        let error = toml(text).unwrap_err().to_string();
+        assert!(error.contains("did you mean") && error.contains(&format!("{word:?}")), "{text}: {error}");
+    }
+    let error = toml("something_else_entirely = 1").unwrap_err().to_string();
+    assert!(error.contains("docs/config.md"), "{error}");
+    for (name, word) in [("PODBAY_LOCAL_MEMROY", "PODBAY_LOCAL_MEMORY"), ("PODBAY_MEMORY", "PODBAY_LOCAL_MEMORY")] {
+        let error = Config::default().read_environment(variables(&[(name, "1")])).unwrap_err().to_string();
+        assert!(error.contains(word), "{error}");
+    }
+    assert!(Config::default().set("modee", "local").unwrap_err().to_string().contains("\"mode\""));
+}
+
+#[test]
+fn bad_values_say_what_would_be_right() {
+    for (text, word) in [
+        ("ttl = \"soon\"", "90s"),
+        ("ttl = -3", "-3"),
+        ("[local]\nmemory = \"lots\"", "512MiB"),
+        ("[local]\nnetwork = \"some\"", "none, host"),
+        ("[local]\nmounts = \"x\"", "list"),
+        ("[audit]\nstrict = \"very\"", "wanted"),
+        ("[local]\nmemory = \"99999999999999999999GiB\"", "size"),
+        ("ttl = ", "podbay.toml"),
+    ] {
+        let error = toml(text).unwrap_err().to_string();
+        assert!(error.contains(word), "{text}: {error}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn every_local_option_can_be_set() {
+    let config = toml(
+        r#"
+        ttl = "1h"
+        idle_ttl = 1.5
+        env = { A = "1" }
+        labels = { team = "red" }
+        [local]
+        workspace = "/w/{id}"
+        mounts = ["/data", "/out:/out:rw"]
+        network = "host"
+        isolation = "landlock"
+        memory = "1GiB"
+        cpu = 1.5
+        processes = 100
+        disk = "10 MB"
+        descriptors = 256
+        "#,
+    )
+    .unwrap();
+    let options = config.local().unwrap();
+    assert_eq!(options.workspace, Some("/w/{id}".into()));
+    assert_eq!((options.mounts.len(), options.mounts[0].writable, options.mounts[1].writable), (2, false, true));
+    assert_eq!(options.network, podbay_local::Network::Host);
+    assert_eq!(options.isolation, podbay_local::Isolation::Landlock);
+    let limits = options.limits;
+    assert_eq!((limits.memory, limits.cpu, limits.processes), (Some(1 << 30), Some(1.5), Some(100)));
+    assert_eq!((limits.disk, limits.descriptors), (Some(10_000_000), Some(256)));
+    assert_eq!((options.ttl, options.idle_ttl), (Some(Duration::from_secs(3600)), Some(Duration::from_millis(1500))));
+    assert_eq!((options.env["A"].as_str(), options.labels["team"].as_str()), ("1", "red"));
+    let error = toml("[local]\nmounts = [\"relative\"]").unwrap().local().unwrap_err().to_string();
+    assert!(error.contains("relative") && error.contains("podbay.toml"), "{error}");
+}
+
+#[test]
+fn what_is_shown_hides_what_may_be_secret() {
+    let mut config = Config::default();
+    config.set("env", "TOKEN=hunter2,B=x").unwrap();
+    assert_eq!(config.entries().next().unwrap(), ("env", "settings", "B=…,TOKEN=…".to_owned()));
+}
+
+#[test]
+fn the_policy_is_what_was_set() {
+    let policy = toml("[policy]\ndeny_commands = [\"rm -rf\"]\ndeny_prefixes = [\"/etc\"]\n").unwrap().policy();
+    assert!(policy.check(&"rm -fr x".into()).is_err());
+    assert_eq!(policy.paths.deny_prefixes, ["/etc".into()]);
+}
+
+#[test]
+fn the_documentation_names_every_setting() {
+    let page = include_str!("../../../../docs/config.md");
+    for setting in SETTINGS {
+        let row = format!("| `{}` | `{}` |", setting.key, setting.variable());
+        assert!(page.contains(&row), "docs/config.md lacks: {row} {} |", setting.help);
+    }
+}

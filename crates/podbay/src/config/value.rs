@@ -1,0 +1,124 @@
+//! Values of settings.
+
+use std::collections::BTreeMap;
+
+use super::setting::Kind;
+
+/// A value, of whatever kind.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Value {
+    Text(String),
+    Flag(bool),
+    Number(u64),
+    Real(f64),
+    List(Vec<String>),
+    Map(BTreeMap<String, String>),
+}
+
+impl Value {
+    /// From the text of a flag or of the environment.
+    pub(super) fn parse(kind: Kind, text: &str) -> Result<Self, String> {
+        let parts = || text.split(',').map(str::trim).filter(|part| !part.is_empty());
+        match kind {
+            Kind::Text => Ok(Self::Text(text.to_owned())),
+            Kind::Choice(words) if words.contains(&text) => Ok(Self::Text(text.to_owned())),
+            Kind::Choice(words) => Err(format!("{text:?} isn't one of {}", words.join(", "))),
+            Kind::Flag => match text {
+                "true" | "yes" | "1" | "on" => Ok(Self::Flag(true)),
+                "false" | "no" | "0" | "off" => Ok(Self::Flag(false)),
+                _ => Err(format!("{text:?} is neither true nor false")),
+            },
+            Kind::Count => text.parse().map(Self::Number).map_err(|_| format!("{text:?} isn't a whole number")),
+            Kind::Real => text
+                .parse()
+                .ok()
+                .filter(|number: &f64| number.is_finite())
+                .map(Self::Real)
+                .ok_or_else(|| format!("{text:?} isn't a number")),
+            Kind::Size => scaled(text, &SIZES)
+                .map(Self::Number)
+                .ok_or_else(|| format!("{text:?} isn't a size; write a number of bytes, or like 512MiB")),
+            Kind::Time => scaled(text, &TIMES)
+                .map(Self::Number)
+                .ok_or_else(|| format!("{text:?} isn't a time; write a number of seconds, or like 90s, 15m, 2h")),
+            Kind::List => Ok(Self::List(parts().map(str::to_owned).collect())),
+            Kind::Map => parts()
+                .map(|part| {
+                    let (name, value) = part.split_once('=').ok_or_else(|| format!("{part:?} isn't NAME=TEXT"))?;
+                    Ok((name.to_owned(), value.to_owned()))
+                })
+                .collect::<Result<_, _>>()
+                .map(Self::Map),
+        }
+    }
+
+    /// From a file.
+    pub(super) fn from_toml(kind: Kind, value: &toml::Value) -> Result<Self, String> {
+        let text = |value: &toml::Value| match value {
+            toml::Value::String(text) => Ok(text.clone()),
+            other => Err(format!("a text is wanted in place of {other}")),
+        };
+        match (kind, value) {
+            (Kind::List, toml::Value::Array(items)) => items.iter().map(text).collect::<Result<_, _>>().map(Self::List),
+            (Kind::Map, toml::Value::Table(table)) => {
+                let pair = |(name, value): (&String, &toml::Value)| Ok((name.clone(), text(value)?));
+                table.iter().map(pair).collect::<Result<_, String>>().map(Self::Map)
+            }
+            (Kind::List, _) => Err(format!("a list of texts is wanted in place of {value}")),
+            (Kind::Map, _) => Err(format!("a table is wanted in place of {value}")),
+            (Kind::Flag, toml::Value::Boolean(flag)) => Ok(Self::Flag(*flag)),
+            (Kind::Count | Kind::Size | Kind::Time | Kind::Real, toml::Value::Integer(number)) => {
+                Self::parse(kind, &number.to_string())
+            }
+            (Kind::Real | Kind::Time, toml::Value::Float(number)) => Self::parse(kind, &number.to_string()),
+            (Kind::Text | Kind::Choice(_) | Kind::Size | Kind::Time, toml::Value::String(text)) => {
+                Self::parse(kind, text)
+            }
+            _ => Err(format!("{value} isn't what is wanted here")),
+        }
+    }
+}
+
+impl std::fmt::Display for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Flag(flag) => flag.fmt(f),
+            Self::Number(number) => number.fmt(f),
+            Self::Real(number) => number.fmt(f),
+            Self::List(list) => f.write_str(&list.join(",")),
+            // Values of variables are often secret.
+            Self::Map(map) => f.write_str(&map.keys().map(|name| format!("{name}=…")).collect::<Vec<_>>().join(",")),
+        }
+    }
+}
+
+/// In bytes.
+const SIZES: [(&str, u64); 11] = [
+    ("", 1),
+    ("B", 1),
+    ("kB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("K", 1 << 10),
+    ("M", 1 << 20),
+    ("G", 1 << 30),
+];
+
+/// In milliseconds.
+const TIMES: [(&str, u64); 6] =
+    [("", 1_000), ("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+
+fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit.trim())?;
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(*factor);
+    }
+    let scaled = number.parse::<f64>().ok()? * *factor as f64;
+    (scaled.is_finite() && scaled < 9e15).then_some(scaled.round() as u64)
+}

@@ -1,0 +1,196 @@
+//! The core on local sandboxes: the operation suite, the manager, rules and the record.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used)]
+
+mod suite;
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use podbay::audit::{Audit, Decision, Entry, JsonLines};
+use podbay::files::{Download, Ls, Read, Scope, Write};
+use podbay::local::{Home, Local};
+use podbay::policy::{CommandRules, Matching, Policy};
+use podbay::provider::{Provider, Query, Wanted};
+use podbay::{ErrorCode, Guarded, Manager};
+
+/// A home of the test's own, and what is made there.
+fn local(home: &tempfile::TempDir) -> Arc<Local> {
+    Arc::new(Local::at(Home::at(home.path().join("h")).unwrap()))
+}
+
+/// Sandboxes of a test end with its process, whatever happens to it.
+fn leashed() -> Wanted {
+    Wanted { leashed: true, ..Wanted::default() }
+}
+
+#[tokio::test]
+async fn the_operation_suite() {
+    let home = tempfile::tempdir().unwrap();
+    let local = local(&home);
+    let made = local.get_or_create(&leashed()).await.unwrap();
+    suite::all(&made.sandbox).await;
+    local.delete(&made.id).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_thread_keeps_its_sandbox_and_hears_of_a_new_one() {
+    let home = tempfile::tempdir().unwrap();
+    let local = local(&home);
+    let wanted = Wanted { ttl: Some(Duration::from_secs(4)), ..leashed() };
+    let (one, other) =
+        (Manager::new(local.clone()).wanting(wanted.clone()), Manager::new(local.clone()).wanting(wanted));
+    let first = one.acquire("acme", "t1").await.unwrap();
+    assert!((first.created, first.replaced) == (true, false));
+    first.sandbox.run("echo kept > file").await.unwrap();
+    let same = other.acquire("acme", "t1").await.unwrap();
+    assert!((same.created, same.replaced) == (false, false) && same.id == first.id);
+    assert_eq!(same.sandbox.run("cat file").await.unwrap().text(), "kept\n");
+    let stranger = one.acquire("other", "t1").await.unwrap();
+    assert_ne!(stranger.id, first.id);
+
+    let labels = podbay::manager::labels_of("acme", None);
+    let page = local.list(&Query { labels, ..Query::default() }).await.unwrap();
+    assert_eq!(page.sandboxes.iter().map(|listed| &listed.id).collect::<Vec<_>>(), [&first.id]);
+
+    while local.reconnect(&first.id).await.is_ok() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let again = one.acquire("acme", "t1").await.unwrap();
+    assert!((again.created, again.replaced) == (true, true), "it was over, and the caller is told");
+    let told = other.acquire("acme", "t1").await.unwrap();
+    assert!((told.created, told.replaced) == (false, true), "also when another process has replaced it");
+    assert_eq!(told.sandbox.run("ls").await.unwrap().text(), "");
+    assert!(one.release("acme", "t1").await.unwrap());
+    assert!(!one.release("acme", "t1").await.unwrap());
+    one.release("other", "t1").await.unwrap();
+}
+
+/// Started as a child by the test below; does nothing when run by itself.
+#[tokio::test]
+async fn child_of_the_race() {
+    let Ok(home) = std::env::var("RACE_HOME") else { return };
+    let manager = Manager::new(Arc::new(Local::at(Home::at(home).unwrap())));
+    let got = manager.acquire("tenant", "thread").await.unwrap();
+    let instance = got.sandbox.hello().await.unwrap().instance;
+    println!("got {} {} {instance}", got.created, got.id);
+}
+
+#[tokio::test]
+async fn fifty_processes_that_want_one_thread_get_one_sandbox() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("h");
+    let children: Vec<_> = (0..50)
+        .map(|_| {
+            let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+            command.args(["child_of_the_race", "--exact", "--nocapture"]).env("RACE_HOME", &path);
+            command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap()
+        })
+        .collect();
+    let outputs: Vec<String> = children
+        .into_iter()
+        .map(|child| {
+            let output = child.wait_with_output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+            text.lines().find_map(|line| line.split_once("got ").map(|(_, rest)| rest.to_owned())).unwrap()
+        })
+        .collect();
+    let local = local(&home);
+    assert!(local.delete(&Manager::id("tenant", "thread")).await.unwrap());
+    let makers = outputs.iter().filter(|line| line.starts_with("true")).count();
+    let mut sandboxes: Vec<&str> = outputs.iter().map(|line| line.split_once(' ').unwrap().1).collect();
+    sandboxes.dedup();
+    assert_eq!((makers, sandboxes.len()), (1, 1), "{outputs:?}");
+}
+
+#[tokio::test]
+async fn rules_hold_and_everything_is_recorded() {
+    let home = tempfile::tempdir().unwrap();
+    let local = local(&home);
+    let made = local.get_or_create(&leashed()).await.unwrap();
+    let policy = Policy {
+        paths: Scope { deny_prefixes: vec!["/workspace/secret".into()], ..Scope::default() },
+        commands: CommandRules::deny(["rm -rf"], Matching::Words),
+    };
+    let entries: Arc<Mutex<Vec<Entry>>> = Arc::default();
+    let record = entries.clone();
+    let audit = Audit::new(move |entry: &Entry| {
+        record.lock().unwrap().push(entry.clone());
+        Ok(())
+    });
+    let guarded = Guarded::new(made.sandbox.clone(), &made.id, policy, audit);
+
+    guarded.write(&Write::new("/workspace/a"), "hello").await.unwrap();
+    guarded.read(&Read::new("/workspace/a")).await.unwrap();
+    let denied = guarded.write(&Write::new("/workspace/secret/b"), "x").await.unwrap_err();
+    assert_eq!(denied.code(), Some(ErrorCode::PolicyDenied));
+    let wider = Write {
+        scope: Scope { allow_prefixes: vec!["/".into()], ..Scope::default() },
+        ..Write::new("/workspace/secret/b")
+    };
+    assert_eq!(
+        guarded.write(&wider, "x").await.unwrap_err().code(),
+        Some(ErrorCode::PolicyDenied),
+        "asking only narrows"
+    );
+    let several = vec![(Write::new("/workspace/c"), "c".into()), (Write::new("/workspace/secret/d"), "d".into())];
+    let results = guarded.write_all(several).await;
+    assert!(results[0].is_ok() && results[1].as_ref().unwrap_err().code() == Some(ErrorCode::PolicyDenied));
+    assert_eq!(guarded.run("exit 7").await.unwrap().code(), Some(7));
+    let denied = guarded.run("true; r''m -fr /workspace").await.unwrap_err();
+    assert_eq!(denied.code(), Some(ErrorCode::PolicyDenied));
+    assert!(guarded.start("rm -rf x").await.is_err() && guarded.spawn("rm -rf x").await.is_err());
+    guarded.read(&Read::new("/workspace/none")).await.unwrap_err();
+    guarded.ls(&Ls::new("/workspace")).await.unwrap();
+    guarded.download(&Download::new("/workspace/a")).await.unwrap();
+
+    let seen: Vec<_> = entries.lock().unwrap().iter().map(|e| (e.op, e.decision, e.bytes, e.exit)).collect();
+    use Decision::{Allowed, Denied, Failed};
+    assert_eq!(
+        seen,
+        [
+            ("write", Allowed, Some(5), None),
+            ("read", Allowed, Some(5), None),
+            ("write", Denied, None, None),
+            ("write", Denied, None, None),
+            ("write", Allowed, Some(1), None),
+            ("write", Denied, None, None),
+            ("exec", Allowed, Some(0), Some(7)),
+            ("exec", Denied, None, None),
+            ("exec.start", Denied, None, None),
+            ("exec", Denied, None, None),
+            ("read", Failed, None, None),
+            ("ls", Allowed, None, None),
+            ("download", Allowed, Some(5), None),
+        ]
+    );
+    local.delete(&made.id).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_strict_audit_stops_what_it_cant_record() {
+    let home = tempfile::tempdir().unwrap();
+    let local = local(&home);
+    let made = local.get_or_create(&leashed()).await.unwrap();
+    let broken = || Audit::new(|_: &Entry| Err(io::Error::other("the disk is full")));
+    let open = Guarded::new(made.sandbox.clone(), &made.id, Policy::default(), broken());
+    open.write(&Write::new("open"), "x").await.unwrap();
+    let strict = Guarded::new(made.sandbox.clone(), &made.id, Policy::default(), broken().strict());
+    let error = strict.write(&Write::new("strict"), "x").await.unwrap_err();
+    assert!(error.to_string().contains("the disk is full"), "{error}");
+    assert!(strict.run("touch strict").await.is_err());
+    assert_eq!(made.sandbox.run("ls").await.unwrap().text(), "open\n", "it was stopped before it happened");
+
+    let file = home.path().join("audit.jsonl");
+    let audit = Audit::new(JsonLines::append(&file).unwrap());
+    let recorded = Guarded::new(made.sandbox.clone(), &made.id, Policy::default(), audit);
+    recorded.run("echo hi").await.unwrap();
+    recorded.read(&Read::new("none")).await.unwrap_err();
+    let lines = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(lines.lines().count(), 2, "{lines}");
+    assert!(lines.contains(r#""op":"exec","target":"echo hi","decision":"allowed","bytes":3"#), "{lines}");
+    assert!(lines.contains(r#""decision":"failed""#) && lines.contains(r#""error":"not_found""#), "{lines}");
+    local.delete(&made.id).await.unwrap();
+}
