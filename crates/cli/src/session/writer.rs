@@ -13,14 +13,14 @@ use crate::failure::Failure;
 /// How many pieces wait to be written; the rest waits in the sandbox.
 const WAITING: usize = 64;
 
-/// Tells how the writing went, once all is written.
-type Done = oneshot::Receiver<io::Result<()>>;
+/// Where pieces go, and the word of the thread that wrote them.
+type Thread = (mpsc::Sender<(Stream, Bytes)>, oneshot::Receiver<io::Result<()>>);
 
 /// Writes pieces in order.
 #[derive(Debug, Default)]
 pub struct Writer {
     /// Started with the first piece: many commands print nothing.
-    thread: Option<(mpsc::Sender<(Stream, Bytes)>, Done)>,
+    thread: Option<Thread>,
 }
 
 impl Writer {
@@ -50,7 +50,7 @@ impl Writer {
     }
 }
 
-fn start() -> (mpsc::Sender<(Stream, Bytes)>, Done) {
+fn start() -> Thread {
     let (sender, mut pieces) = mpsc::channel::<(Stream, Bytes)>(WAITING);
     let (tell, done) = oneshot::channel();
     std::thread::spawn(move || {
