@@ -7,6 +7,9 @@ mod bootstrap;
 pub mod channel;
 mod cluster;
 mod error;
+pub mod names;
+mod pod;
+pub mod raw;
 
 pub use cluster::{Access, Cluster};
 pub use error::{Error, Result};
