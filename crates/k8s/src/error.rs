@@ -97,6 +97,10 @@ pub enum Error {
         events: String,
     },
 
+    /// The sandbox runs and can't be used.
+    #[error(transparent)]
+    Unusable(podbay_client::Error),
+
     /// There is no such sandbox.
     #[error("there is no sandbox {0:?} in this namespace; 'podbay list' shows those that are")]
     SandboxNotFound(String),
@@ -124,9 +128,8 @@ impl Error {
     pub fn is_final(&self) -> bool {
         match self {
             Self::Cluster(_) | Self::Upgrade { .. } | Self::Bootstrap(_) => false,
-            Self::Api { source, .. } => {
-                matches!(&**source, kube::Error::Api(status) if matches!(status.code, 400 | 401 | 404 | 422))
-            }
+            // 404 and 400 are what an exec gets while a container is being restarted; whether the pod exists is asked before.
+            Self::Api { source, .. } => matches!(Self::code(source), Some(401 | 422)),
             _ => true,
         }
     }
@@ -144,6 +147,7 @@ impl From<Error> for podbay_client::Error {
     fn from(error: Error) -> Self {
         match error {
             Error::SandboxNotFound(id) => Self::SandboxNotFound(id),
+            Error::Unusable(error) => error,
             other => Self::Provider(Box::new(other)),
         }
     }

@@ -43,7 +43,9 @@ pub(crate) fn of_id<'a>(id: &'a str, namespace: &str) -> Result<&'a str> {
         Some((space, name)) if space == namespace => name,
         Some((space, _)) => {
             let space: String = space.chars().take(63).collect();
-            return Err(Error::Config(format!("the sandbox is in namespace {space:?}, and this provider in {namespace:?}")));
+            return Err(Error::Config(format!(
+                "the sandbox is in namespace {space:?}, and this provider in {namespace:?}"
+            )));
         }
         None => id,
     };
@@ -96,12 +98,17 @@ impl Marks {
 pub(crate) fn prefixed(prefix: &str, key: &str) -> Result<String> {
     let edge = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
     let bytes = key.as_bytes();
-    if (1..=63).contains(&key.len()) && bytes.iter().all(|byte| in_label(*byte)) && edge(bytes.first().copied()) && edge(bytes.last().copied())
+    if (1..=63).contains(&key.len())
+        && bytes.iter().all(|byte| in_label(*byte))
+        && edge(bytes.first().copied())
+        && edge(bytes.last().copied())
     {
         return Ok(format!("{prefix}{key}"));
     }
     let shown: String = key.chars().take(100).collect();
-    Err(Error::Config(format!("{shown:?} can't be a label: use up to 63 letters, digits, '-', '_' or '.', without a prefix")))
+    Err(Error::Config(format!(
+        "{shown:?} can't be a label: use up to 63 letters, digits, '-', '_' or '.', without a prefix"
+    )))
 }
 
 /// The value itself where the cluster takes it, else its hash.

@@ -32,10 +32,19 @@ const EVENTS: usize = 8;
 /// What to wait for.
 pub(crate) struct Waiting<'a> {
     pub(crate) cluster: &'a Cluster,
-    pub(crate) container: &'a str,
     pub(crate) timeout: Duration,
+    pub(crate) patience: Patience<'a>,
+}
+
+/// What is put up with.
+pub(crate) struct Patience<'a> {
+    /// The container that has to run.
+    pub(crate) container: &'a str,
     /// Whether a node may come yet.
     pub(crate) wait_for_node: bool,
+    /// Whether the pod was made just now: then a container that ends is a failure. Later it may have run out of memory, and
+    /// is started again.
+    pub(crate) fresh: bool,
 }
 
 /// How far a pod is.
@@ -53,7 +62,12 @@ impl Waiting<'_> {
     /// As soon as it is clear that it won't, with what the cluster says about it.
     pub(crate) async fn until_running(&self, pod: Pod) -> Result<Pod> {
         let mut state = "just made".to_owned();
-        match tokio::time::timeout_at(Instant::now() + self.timeout, self.watch(&pod, &mut state)).await {
+        match tokio::time::timeout_at(
+            Instant::now() + self.timeout,
+            self.follow(&pod, &mut state, |pod| self.judge(pod)),
+        )
+        .await
+        {
             Ok(Ok(Ok(running))) => Ok(running),
             Ok(Ok(Err(reason))) => {
                 Err(Error::Startup { pod: self.label(&pod), reason, events: self.events(&pod).await })
@@ -68,14 +82,42 @@ impl Waiting<'_> {
         }
     }
 
-    async fn watch(&self, pod: &Pod, told: &mut String) -> Result<Result<Pod, String>> {
+    /// Waits until it is clear that a pod won't go on running: a container that ends at once has run too.
+    pub(crate) async fn until_failed(&self, pod: &Pod) -> Error {
+        let mut state = String::new();
+        match self
+            .follow(pod, &mut state, |pod| match self.judge(pod) {
+                State::Running => State::Waiting("running".into()),
+                other => other,
+            })
+            .await
+        {
+            Ok(Err(reason)) => Error::Startup { pod: self.label(pod), reason, events: self.events(pod).await },
+            Err(error) => error,
+            Ok(Ok(_)) => std::future::pending().await,
+        }
+    }
+
+    /// Why a pod that ran a moment ago doesn't any more, if that is so.
+    pub(crate) async fn failure(&self, pod: &Pod) -> Option<Error> {
+        let pods: Api<Pod> = Api::namespaced(self.cluster.client.clone(), &self.cluster.namespace);
+        let newer = pods.get_opt(pod.metadata.name.as_deref()?).await.ok()??;
+        match self.judge(&newer) {
+            State::Failed(reason) => {
+                Some(Error::Startup { pod: self.label(pod), reason, events: self.events(pod).await })
+            }
+            _ => None,
+        }
+    }
+
+    async fn follow(&self, pod: &Pod, told: &mut String, judge: impl Fn(&Pod) -> State) -> Result<Result<Pod, String>> {
         let pods: Api<Pod> = Api::namespaced(self.cluster.client.clone(), &self.cluster.namespace);
         let name = pod.metadata.name.clone().unwrap_or_default();
         let only = WatchParams::default().fields(&format!("metadata.name={name}"));
         let gone = || Ok(Err("it was deleted".to_owned()));
         let mut pod = pod.clone();
         loop {
-            match self.judge(&pod) {
+            match judge(&pod) {
                 State::Running => return Ok(Ok(pod)),
                 State::Failed(reason) => return Ok(Err(reason)),
                 State::Waiting(state) => *told = state,
@@ -90,7 +132,7 @@ impl Waiting<'_> {
                                 if newer.metadata.uid != pod.metadata.uid {
                                     return gone();
                                 }
-                                match self.judge(&newer) {
+                                match judge(&newer) {
                                     State::Running => return Ok(Ok(newer)),
                                     State::Failed(reason) => return Ok(Err(reason)),
                                     State::Waiting(state) => *told = state,
@@ -119,7 +161,7 @@ impl Waiting<'_> {
     }
 
     fn judge(&self, pod: &Pod) -> State {
-        judge(pod, self.container, self.wait_for_node)
+        judge(pod, &self.patience)
     }
 
     fn label(&self, pod: &Pod) -> String {
@@ -149,7 +191,7 @@ impl Waiting<'_> {
     }
 }
 
-fn judge(pod: &Pod, container: &str, wait_for_node: bool) -> State {
+fn judge(pod: &Pod, patience: &Patience<'_>) -> State {
     let Some(status) = &pod.status else { return State::Waiting("nobody looked at it yet".into()) };
     if pod.metadata.deletion_timestamp.is_some() {
         return State::Failed("it is being deleted".into());
@@ -172,8 +214,12 @@ fn judge(pod: &Pod, container: &str, wait_for_node: bool) -> State {
             return State::Failed(format!("container {}: {reason}: {message}{before}", one.name));
         }
     }
-    let ours = status.container_statuses.iter().flatten().find(|one| one.name == container);
+    let ours = status.container_statuses.iter().flatten().find(|one| one.name == patience.container);
     if let Some(ours) = ours {
+        let ended = ours.restart_count > 0 || ours.state.as_ref().is_some_and(|state| state.terminated.is_some());
+        if patience.fresh && ended {
+            return State::Failed(format!("it ended by itself: {}", ending(ours).unwrap_or_default()));
+        }
         let running = ours.state.as_ref().is_some_and(|state| state.running.is_some());
         if running && ours.started != Some(false) {
             return State::Running;
@@ -182,7 +228,7 @@ fn judge(pod: &Pod, container: &str, wait_for_node: bool) -> State {
     let scheduled = status.conditions.iter().flatten().find(|condition| condition.type_ == "PodScheduled");
     if let Some(condition) = scheduled.filter(|condition| condition.status == "False") {
         let message = condition.message.as_deref().unwrap_or("no node takes it");
-        if condition.reason.as_deref() == Some("Unschedulable") && !wait_for_node {
+        if condition.reason.as_deref() == Some("Unschedulable") && !patience.wait_for_node {
             return State::Failed(format!("no node takes it: {message}"));
         }
         return State::Waiting(format!("no node yet: {message}"));
@@ -193,7 +239,8 @@ fn judge(pod: &Pod, container: &str, wait_for_node: bool) -> State {
 
 /// How a container ended, now or the last time.
 fn ending(status: &ContainerStatus) -> Option<String> {
-    let ended = [&status.state, &status.last_state].into_iter().find_map(|state| state.as_ref()?.terminated.as_ref())?;
+    let ended =
+        [&status.state, &status.last_state].into_iter().find_map(|state| state.as_ref()?.terminated.as_ref())?;
     let reason = ended.reason.as_deref().unwrap_or("no reason given");
     let message = ended.message.as_deref().map(|message| format!(": {}", message.trim())).unwrap_or_default();
     Some(format!("container {} ended with code {} ({reason}){message}", status.name, ended.exit_code))
@@ -205,7 +252,8 @@ mod tests {
     use serde_json::{Value, json};
 
     fn state(status: Value, wait_for_node: bool) -> State {
-        judge(&serde_json::from_value(json!({"metadata": {}, "status": status})).unwrap(), "sandbox", wait_for_node)
+        let pod = serde_json::from_value(json!({"metadata": {}, "status": status})).unwrap();
+        judge(&pod, &Patience { container: "sandbox", wait_for_node, fresh: !wait_for_node })
     }
 
     #[test]
@@ -220,10 +268,12 @@ mod tests {
             State::Waiting("ContainerCreating".into())
         );
         let pull = json!({"waiting": {"reason": "ErrImagePull", "message": "not found"}});
-        assert_eq!(
-            state(one(pull), false),
-            State::Failed("container sandbox: ErrImagePull: not found".into())
-        );
+        assert_eq!(state(one(pull), false), State::Failed("container sandbox: ErrImagePull: not found".into()));
+        // A new pod's container must not end; an older one's is started again.
+        let ended = json!({"terminated": {"exitCode": 7, "reason": "Error"}});
+        let words = "it ended by itself: container sandbox ended with code 7 (Error)";
+        assert_eq!(state(one(ended.clone()), false), State::Failed(words.into()));
+        assert!(matches!(state(one(ended), true), State::Waiting(_)));
         let unschedulable = json!({"phase": "Pending", "conditions": [
             {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]});
         assert_eq!(state(unschedulable.clone(), false), State::Failed("no node takes it: 0/1 nodes".into()));

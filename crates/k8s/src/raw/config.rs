@@ -149,7 +149,8 @@ impl Config {
                 self.image_pull_policy
             ));
         }
-        if !self.workdir.starts_with('/') || self.workdir.len() < 2 || self.workdir.split('/').any(|part| part == "..") {
+        if !self.workdir.starts_with('/') || self.workdir.len() < 2 || self.workdir.split('/').any(|part| part == "..")
+        {
             return refuse(format!("workdir is {:?}: use an absolute path other than /", self.workdir));
         }
         if self.command.as_ref().is_some_and(Vec::is_empty) {

@@ -35,8 +35,7 @@ impl Raw {
             _ => Error::api("list the sandboxes' Leases")(error),
         })?;
         let pods = self.pods_of(&leases.items).await?;
-        let mut sandboxes: Vec<Listed> =
-            leases.items.iter().filter_map(|lease| self.listed(lease, &pods)).collect();
+        let mut sandboxes: Vec<Listed> = leases.items.iter().filter_map(|lease| self.listed(lease, &pods)).collect();
         sandboxes.retain(|listed| query.phase.is_none_or(|phase| phase == listed.phase));
         Ok(Page { sandboxes, cursor: leases.metadata.continue_.filter(|cursor| !cursor.is_empty()) })
     }
@@ -67,7 +66,8 @@ impl Raw {
         let seconds = |key: &str| annotations.get(key).and_then(|text| text.parse::<u64>().ok());
         let active_ms = lease.spec.as_ref().and_then(|spec| spec.renew_time.as_ref()).map(|time| millis(time.0));
         let absolute = seconds(TTL).map(|ttl| created_ms.saturating_add(ttl.saturating_mul(1000)));
-        let idle = seconds(IDLE_TTL).zip(active_ms).map(|(ttl, active)| active.saturating_add(ttl.saturating_mul(1000)));
+        let idle =
+            seconds(IDLE_TTL).zip(active_ms).map(|(ttl, active)| active.saturating_add(ttl.saturating_mul(1000)));
         Some(Listed {
             id: lease.metadata.name.clone()?,
             labels: self.labels_of(lease, &annotations),

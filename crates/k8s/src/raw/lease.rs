@@ -29,7 +29,10 @@ pub(crate) struct Holder {
 impl Holder {
     fn new_for(name: &str) -> Self {
         // A pod's name is also its host name: 63 bytes at most.
-        Self { pod: format!("{}-{:08x}", name.get(..54).unwrap_or(name).trim_end_matches('-'), rand::random::<u32>()), uid: None }
+        Self {
+            pod: format!("{}-{:08x}", name.get(..54).unwrap_or(name).trim_end_matches('-'), rand::random::<u32>()),
+            uid: None,
+        }
     }
 
     pub(crate) fn of(lease: &Lease) -> Option<Self> {

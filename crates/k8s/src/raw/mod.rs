@@ -26,7 +26,7 @@ use crate::channel::exec::{Container, ExecChannel};
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
 use crate::names::{self, IDLE_TTL, Marks, TTL};
-use crate::pod::startup::Waiting;
+use crate::pod::startup::{Patience, Waiting};
 use lease::{Holder, Leases};
 
 /// How often a sandbox whose pod is replaced meanwhile is looked at again.
@@ -66,7 +66,9 @@ impl Raw {
     async fn provide(&self, wanted: &Wanted) -> Result<Provided> {
         if wanted.leashed {
             // A cluster doesn't see the end of a process, so the promise couldn't be kept.
-            return Err(Error::Config("a sandbox on a cluster can't be leashed to a process: set idle_ttl instead".into()));
+            return Err(Error::Config(
+                "a sandbox on a cluster can't be leashed to a process: set idle_ttl instead".into(),
+            ));
         }
         let name = match &wanted.id {
             Some(id) => names::of_id(id, self.cluster.namespace())?.to_owned(),
@@ -98,7 +100,9 @@ impl Raw {
                 }
             }
         }
-        Err(Error::Config(format!("the sandbox {name} lost its pod {ATTEMPTS} times while it was being made; who deletes them?")))
+        Err(Error::Config(format!(
+            "the sandbox {name} lost its pod {ATTEMPTS} times while it was being made; who deletes them?"
+        )))
     }
 
     fn marks(&self, name: &str, wanted: &Wanted, ttl: Option<u64>) -> Result<Marks> {
@@ -140,19 +144,30 @@ impl Raw {
         let name = lease.metadata.name.clone().unwrap_or_default();
         let waiting = Waiting {
             cluster: &self.cluster,
-            container: CONTAINER,
             timeout: Duration::from_secs(self.config.startup_timeout),
-            wait_for_node: self.config.wait_for_node,
+            patience: Patience { container: CONTAINER, wait_for_node: self.config.wait_for_node, fresh: created },
         };
         let Holder { pod: pod_name, uid } = holder_of(&pod);
         let uid = uid.unwrap_or_default();
-        waiting.until_running(pod).await?;
+        let pod = waiting.until_running(pod).await?;
         self.leases.set_uid(lease, &pod_name, &uid).await?;
         let container =
             Container { namespace: self.cluster.namespace.clone(), pod: pod_name, uid, name: CONTAINER.into() };
         let channel = ExecChannel::new(self.cluster.client.clone(), container, &self.config.workdir)
             .watched_by(self.leases.witness(&name));
-        Ok(Provided { id: name, sandbox: Sandbox::new(channel), created, leash: None })
+        let sandbox = Sandbox::new(channel);
+        if created {
+            // Now is the time to find out that podbayd doesn't start there, or that the container ends by itself.
+            tokio::select! {
+                welcome = sandbox.hello() => {
+                    if let Err(error) = welcome {
+                        return Err(waiting.failure(&pod).await.unwrap_or(Error::Unusable(error)));
+                    }
+                }
+                error = waiting.until_failed(&pod) => return Err(error),
+            }
+        }
+        Ok(Provided { id: name, sandbox, created, leash: None })
     }
 
     async fn occupant(&self, lease: &Lease, holder: &Holder) -> Result<Occupant> {

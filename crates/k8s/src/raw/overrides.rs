@@ -176,7 +176,8 @@ mod tests {
 
     #[test]
     fn what_weakens_the_protection_is_refused() {
-        let container = |context: Value| json!({"spec": {"containers": [{"name": "sandbox", "securityContext": context}]}});
+        let container =
+            |context: Value| json!({"spec": {"containers": [{"name": "sandbox", "securityContext": context}]}});
         for (weak, word) in [
             (json!({"spec": {"hostNetwork": true}}), "hostNetwork"),
             (json!({"spec": {"automountServiceAccountToken": null}}), "automount"),

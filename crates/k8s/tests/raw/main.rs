@@ -2,4 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod exec;
+mod operations;
 mod pods;
+mod provider;
