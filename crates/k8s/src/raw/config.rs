@@ -159,7 +159,8 @@ impl Config {
         if self.run_as_non_root && self.run_as_user == Some(0) {
             return refuse("run_as_user is 0 and run_as_non_root is set: choose one".into());
         }
-        if !self.block_network && !(self.egress.is_empty() && self.ingress.is_empty()) {
+        let rules = self.egress.len() + self.ingress.len();
+        if rules > 0 && !self.block_network {
             return refuse("egress and ingress rules need block_network: without it everything is allowed".into());
         }
         if !matches!(self.pod_template_overrides, Value::Null | Value::Object(_)) {
