@@ -18,6 +18,8 @@ pub type Opening<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn ByteStream
 /// A way to reach one podbayd. Everything above a channel is the same code.
 pub trait Channel: Debug + Send + Sync {
     /// Opens a byte stream, at whose other end is the sandbox's podbayd.
+    ///
+    /// An error that has an [`Error`](crate::Error) in it is final; after any other it is tried again for a while.
     fn open(&self) -> Opening<'_>;
 
     /// For how long a broken connection is worth opening again before an operation gives up.

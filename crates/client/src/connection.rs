@@ -57,7 +57,7 @@ impl Connection {
     /// Opens a connection and learns who is there.
     pub(crate) async fn open(channel: &dyn Channel, purpose: Purpose) -> Result<Self, Failure> {
         let broken = |error: &dyn std::fmt::Display| Failure::Broken(error.to_string());
-        let mut stream = channel.open().await.map_err(|error| broken(&error))?;
+        let mut stream = channel.open().await.map_err(not_opened)?;
         let bulk = purpose == Purpose::Bulk;
         if bulk {
             stream.write_all(&[BULK]).await.map_err(|error| broken(&error))?;
@@ -156,6 +156,14 @@ impl<T> Answer<T> {
             }
             Err(error) => Err(Failure::Broken(error.message)),
         }
+    }
+}
+
+/// A channel that knows that trying again can't help says so by an error of ours.
+fn not_opened(error: std::io::Error) -> Failure {
+    match error.downcast::<Error>() {
+        Ok(error) => Failure::Final(error),
+        Err(error) => Failure::Broken(error.to_string()),
     }
 }
 

@@ -1,0 +1,137 @@
+//! Puts podbayd into a container that may have nothing but a shell, and starts it.
+//!
+//! One exec does all: it runs a short script, which becomes `podbayd connect`. The script asks for podbayd's bytes only when
+//! the container hasn't got them. Nothing may be sent behind them until podbayd has greeted: BusyBox's `head -c` swallows it.
+
+use podbay_proto::session::GREETING;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::channel::exec_stream::ExecStream;
+use crate::error::{Error, Result};
+
+/// What the container runs.
+const SCRIPT: &str = include_str!("script.sh");
+
+/// What the script puts before each line that is meant for us.
+const MARK: &str = "podbay: ";
+
+/// The longest line that the script prints, with room to spare. The container may print anything.
+const LONGEST_LINE: usize = 4 << 10;
+
+/// The most lines that a container may print of its own accord.
+const MOST_LINES: usize = 64;
+
+/// The command to run in the container.
+pub(crate) fn command(workdir: &str) -> [String; 5] {
+    ["sh".into(), "-c".into(), SCRIPT.into(), "podbay".into(), workdir.into()]
+}
+
+/// Talks with the script until podbayd greets. After that the stream is podbayd's.
+pub(crate) async fn run(stream: &mut ExecStream) -> Result<()> {
+    let mut sent = false;
+    for _ in 0..MOST_LINES {
+        let line = match line(stream).await {
+            Ok(Some(line)) => line,
+            Ok(None) => return Err(ended(stream)),
+            Err(error) => return Err(Error::Bootstrap(format!("{error}{}", said(stream)))),
+        };
+        if line == GREETING {
+            return Ok(());
+        }
+        match line.strip_prefix(MARK).and_then(|line| line.split_once(' ')) {
+            Some(("need", arch)) if !sent => {
+                sent = true;
+                send(stream, arch).await?;
+            }
+            Some(("fail", why)) => return Err(failed(why, stream)),
+            _ => tracing::debug!(line, "the container said something of its own"),
+        }
+    }
+    Err(Error::Bootstrap("the container prints lines and doesn't start podbayd".into()))
+}
+
+async fn send(stream: &mut ExecStream, arch: &str) -> Result<()> {
+    let bytes = daemon(arch)?;
+    let work = async {
+        stream.write_all(format!("{}\n", bytes.len()).as_bytes()).await?;
+        stream.write_all(bytes).await?;
+        stream.flush().await
+    };
+    if let Err(error) = work.await {
+        // Whoever stopped reading may have said why; the next line tells.
+        tracing::debug!(%error, "podbayd couldn't be sent");
+    }
+    Ok(())
+}
+
+/// podbayd for what `uname -m` calls an architecture.
+fn daemon(arch: &str) -> Result<&'static [u8]> {
+    let name = match arch {
+        "arm64" => "aarch64",
+        "amd64" => "x86_64",
+        // No `uname` in the image: most clusters are of one kind, and podbayd is tried before it is used.
+        "unknown" => std::env::consts::ARCH,
+        other => other,
+    };
+    podbay_embed::daemon(name).ok_or_else(|| Error::Architecture { arch: arch.chars().take(40).collect() })
+}
+
+/// One line, without its end; nothing when the output has ended.
+async fn line(stream: &mut ExecStream) -> std::io::Result<Option<String>> {
+    let mut line = Vec::new();
+    loop {
+        // Byte by byte out of memory: what follows the line belongs to whoever reads next.
+        let mut byte = [0];
+        if stream.read(&mut byte).await? == 0 {
+            return Ok((!line.is_empty()).then(|| String::from_utf8_lossy(&line).into_owned()));
+        }
+        match byte[0] {
+            b'\n' => return Ok(Some(String::from_utf8_lossy(&line).into_owned())),
+            byte if line.len() < LONGEST_LINE => line.push(byte),
+            _ => return Err(std::io::Error::other("the container prints something that isn't a line")),
+        }
+    }
+}
+
+fn failed(why: &str, stream: &ExecStream) -> Error {
+    let (kind, rest) = why.split_once(' ').unwrap_or((why, ""));
+    match kind {
+        "tools" => Error::MissingTools(rest.to_owned()),
+        "directory" => Error::NoDirectory,
+        "run" => Error::Architecture { arch: rest.to_owned() },
+        "count" => Error::Bootstrap(format!("not all of podbayd arrived (got and wanted: {rest})")),
+        "write" => Error::Bootstrap(format!("podbayd can't be written below {rest}{}", said(stream))),
+        _ => Error::Bootstrap(format!("the bootstrap failed: {why}{}", said(stream))),
+    }
+}
+
+fn ended(stream: &ExecStream) -> Error {
+    let why = stream.ended().map(|ended| ended.message.clone()).unwrap_or_default();
+    if why.contains("executable file not found")
+        || why.contains("\"sh\": stat")
+        || why.contains("no such file or directory")
+    {
+        return Error::MissingTools("sh".into());
+    }
+    Error::Bootstrap(format!("the container's shell ended before podbayd was there: {why}{}", said(stream)))
+}
+
+fn said(stream: &ExecStream) -> String {
+    match stream.stderr() {
+        text if text.is_empty() => String::new(),
+        text => format!("; it said: {text}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn architectures_have_many_names_and_others_are_refused() {
+        assert!(daemon("unknown").is_ok());
+        assert!(matches!(daemon("s390x"), Err(Error::Architecture { arch }) if arch == "s390x"));
+        // A container can print what it likes.
+        assert!(matches!(daemon(&"x".repeat(4000)), Err(Error::Architecture { arch }) if arch.len() == 40));
+    }
+}

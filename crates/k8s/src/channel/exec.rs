@@ -1,0 +1,112 @@
+//! pods/exec: needs no router, and works with every container runtime.
+
+use std::io;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::AttachParams;
+use kube::core::Request;
+use podbay_client::{ByteStream, Channel, Opening};
+
+use super::exec_stream::{ExecStream, Witness};
+use super::websocket;
+use crate::bootstrap;
+use crate::error::{Error, Result};
+
+/// A container of one pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Container {
+    /// The pod's namespace.
+    pub namespace: String,
+    /// The pod's name.
+    pub pod: String,
+    /// The pod's UID: another pod of that name isn't this one.
+    pub uid: String,
+    /// The container's name.
+    pub name: String,
+}
+
+/// Reaches the podbayd in a container, and puts it there when there is none.
+#[derive(Clone)]
+pub struct ExecChannel {
+    client: kube::Client,
+    container: Container,
+    workdir: String,
+    witness: Option<Witness>,
+}
+
+impl ExecChannel {
+    /// A channel to a container, in which commands start in `workdir`.
+    pub fn new(client: kube::Client, container: Container, workdir: impl Into<String>) -> Self {
+        Self { client, container, workdir: workdir.into(), witness: None }
+    }
+
+    /// Calls this whenever the channel is used.
+    #[must_use]
+    pub(crate) fn watched_by(mut self, witness: Witness) -> Self {
+        self.witness = Some(witness);
+        self
+    }
+
+    /// Starts a process in the container.
+    ///
+    /// # Errors
+    /// When the API server refuses, or the pod isn't the one that is meant.
+    pub async fn start(&self, command: &[&str]) -> Result<ExecStream> {
+        self.check().await?;
+        let Container { namespace, pod, name, .. } = &self.container;
+        let parameters = AttachParams::default().stdin(true).stdout(true).stderr(true).container(name);
+        let request = Request::new(format!("/api/v1/namespaces/{namespace}/pods"))
+            .exec(pod, command.iter().copied(), &parameters)
+            .map_err(|error| Error::Upgrade { what: "exec", reason: error.to_string() })?;
+        let (socket, subprotocol) = websocket::upgrade(&self.client, "exec in the pod", request).await?;
+        Ok(ExecStream::new(socket, subprotocol, self.witness.clone()))
+    }
+
+    /// An exec can't ask for a UID, so that is looked at first. It also tells a pod that is gone from one that is slow.
+    async fn check(&self) -> Result<()> {
+        let Container { namespace, pod: name, uid, .. } = &self.container;
+        let gone = |how: &str| Error::PodGone { pod: format!("{namespace}/{name}"), how: how.to_owned() };
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let pod = pods.get_opt(name).await.map_err(Error::api("get the pod"))?.ok_or_else(|| gone("it was deleted"))?;
+        if pod.metadata.uid.as_deref() != Some(uid) {
+            return Err(gone("another pod has its name now"));
+        }
+        if pod.metadata.deletion_timestamp.is_some() {
+            return Err(gone("it is being deleted"));
+        }
+        match pod.status.as_ref().and_then(|status| status.phase.as_deref()) {
+            Some(phase @ ("Failed" | "Succeeded")) => {
+                let reason = pod.status.as_ref().and_then(|status| status.reason.as_deref()).unwrap_or(phase);
+                Err(gone(&format!("it has ended ({reason})")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn connect(&self) -> Result<ExecStream> {
+        let command = bootstrap::command(&self.workdir);
+        let mut stream = self.start(&command.each_ref().map(String::as_str)).await?;
+        bootstrap::run(&mut stream).await?;
+        Ok(stream)
+    }
+}
+
+impl std::fmt::Debug for ExecChannel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ExecChannel").field("container", &self.container).finish_non_exhaustive()
+    }
+}
+
+impl Channel for ExecChannel {
+    fn open(&self) -> Opening<'_> {
+        Box::pin(async {
+            match self.connect().await {
+                Ok(stream) => Ok(Box::new(stream) as Box<dyn ByteStream>),
+                // As a client's error it is final: the session doesn't try again.
+                Err(error) if error.is_final() => Err(io::Error::other(podbay_client::Error::from(error))),
+                Err(error) => Err(io::Error::other(error)),
+            }
+        })
+    }
+}

@@ -1,0 +1,84 @@
+//! The way to a cluster.
+
+use std::path::PathBuf;
+
+use hyper_util::client::legacy::{Client as HttpClient, connect::HttpConnector};
+use hyper_util::rt::TokioExecutor;
+use kube::client::{Body, ConfigExt};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use tower::ServiceBuilder;
+
+use crate::error::{Error, Result};
+
+/// Which cluster, and as whom.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Access {
+    /// A kubeconfig file; without one, what `kubectl` would use, and in a pod its service account.
+    pub kubeconfig: Option<PathBuf>,
+    /// One of its contexts; without one, the current one.
+    pub context: Option<String>,
+    /// The namespace of the sandboxes; without one, the context's.
+    pub namespace: Option<String>,
+}
+
+/// A cluster, reached as someone, and a namespace for sandboxes in it.
+#[derive(Clone)]
+pub struct Cluster {
+    pub(crate) client: kube::Client,
+    pub(crate) namespace: String,
+}
+
+impl Cluster {
+    /// Reads the credentials. Nothing is asked of the cluster yet.
+    ///
+    /// # Errors
+    /// When there are none, or they can't be understood.
+    pub async fn connect(access: &Access) -> Result<Self> {
+        let unusable = |error: &dyn std::fmt::Display| Error::Cluster(error.to_string());
+        let options = KubeConfigOptions { context: access.context.clone(), ..KubeConfigOptions::default() };
+        let config = match (&access.kubeconfig, &access.context) {
+            (Some(file), _) => {
+                let file = Kubeconfig::read_from(file).map_err(|error| unusable(&error))?;
+                kube::Config::from_custom_kubeconfig(file, &options).await.map_err(|error| unusable(&error))?
+            }
+            (None, Some(_)) => kube::Config::from_kubeconfig(&options).await.map_err(|error| unusable(&error))?,
+            (None, None) => kube::Config::infer().await.map_err(|error| unusable(&error))?,
+        };
+        let namespace = access.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+        let client = client(config).map_err(|error| unusable(&error))?;
+        Ok(Self { client, namespace })
+    }
+
+    /// A client that is there already. It should set TCP_NODELAY, which kube's own doesn't.
+    pub fn with_client(client: kube::Client, namespace: impl Into<String>) -> Self {
+        Self { client, namespace: namespace.into() }
+    }
+
+    /// The namespace of the sandboxes.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster").field("namespace", &self.namespace).finish_non_exhaustive()
+    }
+}
+
+/// kube's own client leaves TCP_NODELAY off: every request with a body would take 44 ms instead of one.
+fn client(config: kube::Config) -> Result<kube::Client, kube::Error> {
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_nodelay(true);
+    connector.set_connect_timeout(config.connect_timeout);
+    let connector = config.rustls_https_connector_with_connector(connector)?;
+    let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new()).build(connector);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(tower::BoxError::from)
+        .service(http);
+    Ok(kube::Client::new(service, config.default_namespace))
+}

@@ -1,0 +1,15 @@
+//! Sandboxes on any Kubernetes cluster.
+//!
+//! [`Raw`](raw::Raw) makes them as plain pods: nothing has to be installed. A [channel] reaches the podbayd in a pod, and the
+//! bootstrap puts it there.
+
+mod bootstrap;
+pub mod channel;
+mod cluster;
+mod error;
+pub mod names;
+mod pod;
+pub mod raw;
+
+pub use cluster::{Access, Cluster};
+pub use error::{Error, Result};

@@ -1,0 +1,151 @@
+//! Names and labels of what Podbay makes on a cluster. They are the same in every mode.
+
+use std::collections::BTreeMap;
+
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, Result};
+
+/// On everything that Podbay makes.
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// Its value.
+pub const PODBAY: &str = "podbay";
+/// The id of the sandbox to which something belongs.
+pub const SANDBOX: &str = "podbay.dev/sandbox";
+/// The rules of a pod's network: selects the pods of a NetworkPolicy.
+pub const NETWORK: &str = "podbay.dev/net";
+/// Annotation: seconds that a sandbox may live.
+pub const TTL: &str = "podbay.dev/ttl-seconds";
+/// Annotation: seconds that it may be idle.
+pub const IDLE_TTL: &str = "podbay.dev/idle-ttl-seconds";
+
+/// What belongs to Podbay.
+pub(crate) fn ours() -> String {
+    format!("{MANAGED_BY}={PODBAY}")
+}
+
+/// A name that nothing has.
+pub(crate) fn random() -> String {
+    format!("pb-{:016x}", rand::random::<u64>())
+}
+
+/// The beginning of a text's hash, in hexadecimal digits.
+pub(crate) fn hash(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The name in an id: the id itself, or `namespace/name` where the namespace is this one.
+///
+/// # Errors
+/// When it can't be the name of anything on a cluster.
+pub(crate) fn of_id<'a>(id: &'a str, namespace: &str) -> Result<&'a str> {
+    let name = match id.split_once('/') {
+        Some((space, name)) if space == namespace => name,
+        Some((space, _)) => {
+            let space: String = space.chars().take(63).collect();
+            return Err(Error::Config(format!(
+                "the sandbox is in namespace {space:?}, and this provider in {namespace:?}"
+            )));
+        }
+        None => id,
+    };
+    match is_dns_label(name) {
+        true => Ok(name),
+        false => {
+            let shown: String = name.chars().take(100).collect();
+            Err(Error::Config(format!(
+                "{shown:?} can't be a sandbox's id: use 1 to 63 lower-case letters, digits or '-', with a letter or digit at \
+                 both ends"
+            )))
+        }
+    }
+}
+
+fn is_dns_label(name: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=63).contains(&name.len()) && name.bytes().all(inner) && !name.starts_with('-') && !name.ends_with('-')
+}
+
+/// Labels and annotations for an object.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Marks {
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<String, String>,
+}
+
+impl Marks {
+    /// The marks of a sandbox, with a user's labels below a prefix.
+    pub(crate) fn new(name: &str, prefix: &str, labels: &BTreeMap<String, String>) -> Result<Self> {
+        let mut marks = Self::default();
+        marks.labels.insert(MANAGED_BY.into(), PODBAY.into());
+        marks.labels.insert(SANDBOX.into(), name.into());
+        for (key, value) in labels {
+            let key = prefixed(prefix, key)?;
+            let legal = label_value(value);
+            if legal != *value {
+                marks.annotations.insert(key.clone(), value.clone());
+            }
+            marks.labels.insert(key, legal);
+        }
+        Ok(marks)
+    }
+}
+
+/// A user's label as it is on the cluster.
+///
+/// # Errors
+/// When it can't be one.
+pub(crate) fn prefixed(prefix: &str, key: &str) -> Result<String> {
+    let edge = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
+    let bytes = key.as_bytes();
+    if (1..=63).contains(&key.len())
+        && bytes.iter().all(|byte| in_label(*byte))
+        && edge(bytes.first().copied())
+        && edge(bytes.last().copied())
+    {
+        return Ok(format!("{prefix}{key}"));
+    }
+    let shown: String = key.chars().take(100).collect();
+    Err(Error::Config(format!(
+        "{shown:?} can't be a label: use up to 63 letters, digits, '-', '_' or '.', without a prefix"
+    )))
+}
+
+/// The value itself where the cluster takes it, else its hash.
+pub(crate) fn label_value(value: &str) -> String {
+    let bytes = value.as_bytes();
+    let edges = [bytes.first(), bytes.last()];
+    let legal = value.len() <= 63
+        && bytes.iter().all(|byte| in_label(*byte))
+        && edges.iter().all(|edge| edge.is_none_or(|byte| byte.is_ascii_alphanumeric()));
+    if legal { value.to_owned() } else { hash(bytes) }
+}
+
+fn in_label(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_names_of_this_namespace() {
+        assert_eq!(of_id("pb-1", "here").unwrap(), "pb-1");
+        assert_eq!(of_id("here/pb-1", "here").unwrap(), "pb-1");
+        for bad in ["there/pb-1", "", "-a", "a-", "A", "a_b", "../x", "here/../x", &"a".repeat(64)] {
+            assert!(of_id(bad, "here").is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_a_label_cannot_hold_is_hashed_and_kept_beside() {
+        let labels = BTreeMap::from([("user".into(), "anna@example.org".into()), ("team".into(), "blue".into())]);
+        let marks = Marks::new("pb-1", "x.dev/", &labels).unwrap();
+        assert_eq!(marks.labels["x.dev/team"], "blue");
+        assert_eq!(marks.labels["x.dev/user"], hash(b"anna@example.org"));
+        assert_eq!(marks.annotations, BTreeMap::from([("x.dev/user".into(), "anna@example.org".into())]));
+        let bad = BTreeMap::from([("a/b".into(), String::new())]);
+        assert!(Marks::new("pb-1", "x.dev/", &bad).is_err());
+    }
+}

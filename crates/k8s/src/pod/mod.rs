@@ -1,0 +1,3 @@
+//! Pods, whoever makes them.
+
+pub(crate) mod startup;

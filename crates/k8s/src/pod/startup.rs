@@ -1,0 +1,282 @@
+//! Waits by a watch until a pod runs, and knows when it never will.
+
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
+use kube::Api;
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use tokio::time::Instant;
+
+use crate::cluster::Cluster;
+use crate::error::{Error, Result};
+
+/// Why a container waits that won't start by waiting. See
+/// <https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/kubelet/images/types.go> and `pkg/kubelet/container/sync_result.go`.
+const HOPELESS: [&str; 10] = [
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "ErrImageNeverPull",
+    "ImageInspectError",
+    "RegistryUnavailable",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "RunContainerError",
+    "CrashLoopBackOff",
+];
+
+/// How many of a pod's events go into a message.
+const EVENTS: usize = 8;
+
+/// What to wait for.
+pub(crate) struct Waiting<'a> {
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) timeout: Duration,
+    pub(crate) patience: Patience<'a>,
+}
+
+/// What is put up with.
+pub(crate) struct Patience<'a> {
+    /// The container that has to run.
+    pub(crate) container: &'a str,
+    /// Whether a node may come yet.
+    pub(crate) wait_for_node: bool,
+    /// Whether the pod was made just now: then a container that ends is a failure. Later it may have run out of memory, and
+    /// is started again.
+    pub(crate) fresh: bool,
+}
+
+/// How far a pod is.
+#[derive(Debug, PartialEq, Eq)]
+enum State {
+    Running,
+    Waiting(String),
+    Failed(String),
+}
+
+impl Waiting<'_> {
+    /// Waits until the pod's container runs.
+    ///
+    /// # Errors
+    /// As soon as it is clear that it won't, with what the cluster says about it.
+    pub(crate) async fn until_running(&self, pod: Pod) -> Result<Pod> {
+        let mut state = "just made".to_owned();
+        match tokio::time::timeout_at(
+            Instant::now() + self.timeout,
+            self.follow(&pod, &mut state, |pod| self.judge(pod)),
+        )
+        .await
+        {
+            Ok(Ok(Ok(running))) => Ok(running),
+            Ok(Ok(Err(reason))) => {
+                Err(Error::Startup { pod: self.label(&pod), reason, events: self.events(&pod).await })
+            }
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(Error::StartupTimeout {
+                pod: self.label(&pod),
+                seconds: self.timeout.as_secs(),
+                state,
+                events: self.events(&pod).await,
+            }),
+        }
+    }
+
+    /// Waits until it is clear that a pod won't go on running: a container that ends at once has run too.
+    pub(crate) async fn until_failed(&self, pod: &Pod) -> Error {
+        let mut state = String::new();
+        match self
+            .follow(pod, &mut state, |pod| match self.judge(pod) {
+                State::Running => State::Waiting("running".into()),
+                other => other,
+            })
+            .await
+        {
+            Ok(Err(reason)) => Error::Startup { pod: self.label(pod), reason, events: self.events(pod).await },
+            Err(error) => error,
+            Ok(Ok(_)) => std::future::pending().await,
+        }
+    }
+
+    /// Why a pod that ran a moment ago doesn't any more, if that is so.
+    pub(crate) async fn failure(&self, pod: &Pod) -> Option<Error> {
+        let pods: Api<Pod> = Api::namespaced(self.cluster.client.clone(), &self.cluster.namespace);
+        let newer = pods.get_opt(pod.metadata.name.as_deref()?).await.ok()??;
+        match self.judge(&newer) {
+            State::Failed(reason) => {
+                Some(Error::Startup { pod: self.label(pod), reason, events: self.events(pod).await })
+            }
+            _ => None,
+        }
+    }
+
+    async fn follow(&self, pod: &Pod, told: &mut String, judge: impl Fn(&Pod) -> State) -> Result<Result<Pod, String>> {
+        let pods: Api<Pod> = Api::namespaced(self.cluster.client.clone(), &self.cluster.namespace);
+        let name = pod.metadata.name.clone().unwrap_or_default();
+        let only = WatchParams::default().fields(&format!("metadata.name={name}"));
+        let gone = || Ok(Err("it was deleted".to_owned()));
+        let mut pod = pod.clone();
+        loop {
+            match judge(&pod) {
+                State::Running => return Ok(Ok(pod)),
+                State::Failed(reason) => return Ok(Err(reason)),
+                State::Waiting(state) => *told = state,
+            }
+            let version = pod.metadata.resource_version.clone().unwrap_or_default();
+            match pods.watch(&only, &version).await {
+                Ok(events) => {
+                    let mut events = Box::pin(events);
+                    loop {
+                        match events.try_next().await {
+                            Ok(Some(WatchEvent::Added(newer) | WatchEvent::Modified(newer))) => {
+                                if newer.metadata.uid != pod.metadata.uid {
+                                    return gone();
+                                }
+                                match judge(&newer) {
+                                    State::Running => return Ok(Ok(newer)),
+                                    State::Failed(reason) => return Ok(Err(reason)),
+                                    State::Waiting(state) => *told = state,
+                                }
+                            }
+                            Ok(Some(WatchEvent::Deleted(_))) => return gone(),
+                            Ok(Some(WatchEvent::Bookmark(_))) => {}
+                            // A version that is too old, or the watch's normal end: look, and watch from there.
+                            Ok(Some(WatchEvent::Error(_)) | None) | Err(_) => break,
+                        }
+                    }
+                }
+                Err(error) if Error::code(&error) == Some(410) => {}
+                Err(error @ kube::Error::Api(_)) => return Err(Error::api("watch the pod")(error)),
+                // The API server may be restarting.
+                Err(error) => tracing::debug!(%error, "watching again"),
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            match pods.get_opt(&name).await {
+                Ok(Some(newer)) if newer.metadata.uid == pod.metadata.uid => pod = newer,
+                Ok(_) => return gone(),
+                Err(error @ kube::Error::Api(_)) => return Err(Error::api("get the pod")(error)),
+                Err(error) => tracing::debug!(%error, "looking again"),
+            }
+        }
+    }
+
+    fn judge(&self, pod: &Pod) -> State {
+        judge(pod, &self.patience)
+    }
+
+    fn label(&self, pod: &Pod) -> String {
+        format!("{}/{}", self.cluster.namespace, pod.metadata.name.as_deref().unwrap_or("?"))
+    }
+
+    /// What the cluster recorded about a pod, as lines of a message.
+    async fn events(&self, pod: &Pod) -> String {
+        let api: Api<Event> = Api::namespaced(self.cluster.client.clone(), &self.cluster.namespace);
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        let about = ListParams::default().fields(&format!("involvedObject.uid={uid}")).limit(100);
+        let list = tokio::time::timeout(Duration::from_secs(5), api.list(&about)).await;
+        let mut events = match list {
+            Ok(Ok(list)) => list.items,
+            Ok(Err(error)) => return format!("\n(its events can't be read: {})", Error::api("list events")(error)),
+            Err(_) => return "\n(its events can't be read: no answer in 5 s)".into(),
+        };
+        events.sort_by_key(|event| event.metadata.creation_timestamp.as_ref().map(|time| time.0));
+        let skipped = events.len().saturating_sub(EVENTS);
+        events[skipped..]
+            .iter()
+            .map(|event| {
+                let part = |text: &Option<String>| text.clone().unwrap_or_default();
+                format!("\n  {} {}: {}", part(&event.type_), part(&event.reason), part(&event.message))
+            })
+            .collect()
+    }
+}
+
+fn judge(pod: &Pod, patience: &Patience<'_>) -> State {
+    let Some(status) = &pod.status else { return State::Waiting("nobody looked at it yet".into()) };
+    if pod.metadata.deletion_timestamp.is_some() {
+        return State::Failed("it is being deleted".into());
+    }
+    let all = || status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
+    if let Some(phase @ ("Failed" | "Succeeded")) = status.phase.as_deref() {
+        let how = all().find_map(ending).unwrap_or_else(|| {
+            let words = [status.reason.as_deref(), status.message.as_deref()];
+            words.into_iter().flatten().collect::<Vec<_>>().join(": ")
+        });
+        return State::Failed(format!("it ended at once ({phase}) {how}"));
+    }
+    for one in all() {
+        if let Some(waiting) = one.state.as_ref().and_then(|state| state.waiting.as_ref())
+            && let Some(reason) = waiting.reason.as_deref()
+            && HOPELESS.contains(&reason)
+        {
+            let message = waiting.message.as_deref().unwrap_or_default();
+            let before = ending(one).map(|how| format!("; {how}")).unwrap_or_default();
+            return State::Failed(format!("container {}: {reason}: {message}{before}", one.name));
+        }
+    }
+    let ours = status.container_statuses.iter().flatten().find(|one| one.name == patience.container);
+    if let Some(ours) = ours {
+        let ended = ours.restart_count > 0 || ours.state.as_ref().is_some_and(|state| state.terminated.is_some());
+        if patience.fresh && ended {
+            return State::Failed(format!("it ended by itself: {}", ending(ours).unwrap_or_default()));
+        }
+        let running = ours.state.as_ref().is_some_and(|state| state.running.is_some());
+        if running && ours.started != Some(false) {
+            return State::Running;
+        }
+    }
+    let scheduled = status.conditions.iter().flatten().find(|condition| condition.type_ == "PodScheduled");
+    if let Some(condition) = scheduled.filter(|condition| condition.status == "False") {
+        let message = condition.message.as_deref().unwrap_or("no node takes it");
+        if condition.reason.as_deref() == Some("Unschedulable") && !patience.wait_for_node {
+            return State::Failed(format!("no node takes it: {message}"));
+        }
+        return State::Waiting(format!("no node yet: {message}"));
+    }
+    let waiting = all().find_map(|one| one.state.as_ref()?.waiting.as_ref()?.reason.clone());
+    State::Waiting(waiting.unwrap_or_else(|| "its container hasn't started".into()))
+}
+
+/// How a container ended, now or the last time.
+fn ending(status: &ContainerStatus) -> Option<String> {
+    let ended =
+        [&status.state, &status.last_state].into_iter().find_map(|state| state.as_ref()?.terminated.as_ref())?;
+    let reason = ended.reason.as_deref().unwrap_or("no reason given");
+    let message = ended.message.as_deref().map(|message| format!(": {}", message.trim())).unwrap_or_default();
+    Some(format!("container {} ended with code {} ({reason}){message}", status.name, ended.exit_code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn state(status: Value, wait_for_node: bool) -> State {
+        let pod = serde_json::from_value(json!({"metadata": {}, "status": status})).unwrap();
+        judge(&pod, &Patience { container: "sandbox", wait_for_node, fresh: !wait_for_node })
+    }
+
+    #[test]
+    fn states_that_never_change_are_failures() {
+        let one = |state: Value| {
+            json!({"phase": "Pending", "containerStatuses": [
+                {"name": "sandbox", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state}]})
+        };
+        assert_eq!(state(one(json!({"running": {}})), false), State::Running);
+        assert_eq!(
+            state(one(json!({"waiting": {"reason": "ContainerCreating"}})), false),
+            State::Waiting("ContainerCreating".into())
+        );
+        let pull = json!({"waiting": {"reason": "ErrImagePull", "message": "not found"}});
+        assert_eq!(state(one(pull), false), State::Failed("container sandbox: ErrImagePull: not found".into()));
+        // A new pod's container must not end; an older one's is started again.
+        let ended = json!({"terminated": {"exitCode": 7, "reason": "Error"}});
+        let words = "it ended by itself: container sandbox ended with code 7 (Error)";
+        assert_eq!(state(one(ended.clone()), false), State::Failed(words.into()));
+        assert!(matches!(state(one(ended), true), State::Waiting(_)));
+        let unschedulable = json!({"phase": "Pending", "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]});
+        assert_eq!(state(unschedulable.clone(), false), State::Failed("no node takes it: 0/1 nodes".into()));
+        assert_eq!(state(unschedulable, true), State::Waiting("no node yet: 0/1 nodes".into()));
+    }
+}

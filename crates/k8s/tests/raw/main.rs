@@ -1,0 +1,7 @@
+//! Sandboxes as plain pods, on a real cluster, with an account that may do no more than is needed.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+mod exec;
+mod operations;
+mod pods;
+mod provider;

@@ -1,0 +1,51 @@
+//! Pods for tests of the channel alone.
+
+use anyhow::{Context, Result};
+use futures_util::TryStreamExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{PostParams, WatchEvent, WatchParams};
+use podbay_k8s::channel::exec::{Container, ExecChannel};
+use serde_json::{Value, json};
+
+/// What a client needs, and nothing else.
+pub(crate) fn rules() -> Vec<k8s_openapi::api::rbac::v1::PolicyRule> {
+    vec![
+        rig::rule("", ["pods"], ["create", "get", "list", "watch", "delete"]),
+        rig::rule("", ["pods/exec"], ["create", "get"]),
+        rig::rule("", ["events"], ["list"]),
+        rig::rule("coordination.k8s.io", ["leases"], ["create", "get", "list", "update", "patch", "delete"]),
+        rig::rule("networking.k8s.io", ["networkpolicies"], ["create", "get"]),
+    ]
+}
+
+/// Makes a pod, waits until it is ready, and gives a channel to it.
+pub(crate) async fn channel(namespace: &rig::Namespace, name: &str, container: Value) -> Result<ExecChannel> {
+    let mut container = container;
+    container["name"] = "main".into();
+    container["imagePullPolicy"] = "Never".into();
+    let pod: Pod = serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "spec": {
+            "containers": [container],
+            "terminationGracePeriodSeconds": 1,
+            "volumes": [{"name": "run", "emptyDir": {}}, {"name": "memory", "emptyDir": {"medium": "Memory"}}],
+        },
+    }))?;
+    let api: Api<Pod> = Api::namespaced(namespace.client(), namespace.name());
+    let made = api.create(&PostParams::default(), &pod).await?;
+    let uid = made.metadata.uid.context("no UID")?;
+    let only = WatchParams::default().fields(&format!("metadata.name={name}")).timeout(60);
+    let mut events = Box::pin(api.watch(&only, "0").await?);
+    while let Some(event) = events.try_next().await? {
+        if let WatchEvent::Added(pod) | WatchEvent::Modified(pod) = event {
+            let conditions = pod.status.and_then(|status| status.conditions).unwrap_or_default();
+            if conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True") {
+                let container =
+                    Container { namespace: namespace.name().into(), pod: name.into(), uid, name: "main".into() };
+                return Ok(ExecChannel::new(namespace.client(), container, "/tmp"));
+            }
+        }
+    }
+    anyhow::bail!("{name} isn't ready after a minute")
+}
