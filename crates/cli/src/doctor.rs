@@ -21,7 +21,7 @@ pub struct Arguments {}
 /// Looks at this machine.
 pub fn doctor(_arguments: &Arguments, output: &Output) -> Result<u8, Failure> {
     let report = podbay_jail::probe();
-    let code = u8::from(report.isolation.is_none());
+    let code = u8::from(report.isolation != Some(podbay_jail::Isolation::Namespaces));
     if output.is_json() {
         output.json(&report)?;
         return Ok(code);
@@ -46,11 +46,10 @@ pub fn doctor(_arguments: &Arguments, output: &Output) -> Result<u8, Failure> {
             Style::Good,
             "Sandboxes are isolated by namespaces: they see nothing of this machine but its programs.",
         ),
-        Some(podbay_jail::Isolation::Landlock) => output.paint(
-            Style::Warning,
-            "Only '--isolation landlock' works here: a sandbox can't open this machine's files, but sees their names.",
-        ),
-        None => output.paint(Style::Bad, "No sandbox can be made here: see what is missing above."),
+        // What Landlock alone can do isn't enough for a sandbox yet.
+        Some(podbay_jail::Isolation::Landlock) | None => {
+            output.paint(Style::Bad, "No sandbox can be made here: see what is missing above.")
+        }
     });
     text.push('\n');
     output.text(&text)?;

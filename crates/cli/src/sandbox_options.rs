@@ -61,8 +61,7 @@ pub struct SandboxOptions {
     #[arg(long, value_name = "TIME", value_parser = quantity::positive_span)]
     idle_ttl: Option<Duration>,
 
-    /// How it is kept apart: 'namespaces' hides this machine's files; 'landlock' only forbids them, for machines that
-    /// can't make user namespaces
+    /// How it is kept apart. 'landlock', for machines that can't make user namespaces, isn't ready and is refused
     #[arg(long, value_enum, default_value_t = Isolation::Namespaces)]
     isolation: Isolation,
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use podbay_jail::supervision::{self, CONTROL, Identity, Report, SPEC, STARTED, Spec, Started};
-use podbay_jail::{Jailed, STATE, WORKSPACE};
+use podbay_jail::{Isolation, Jailed, STATE, WORKSPACE};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::serve;
@@ -77,6 +77,14 @@ fn start(dir: &Path, listener: &OwnedFd) -> Result<(Spec, Jailed), String> {
     let path = dir.join(SPEC);
     let json = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let spec: Spec = serde_json::from_slice(&json).map_err(|error| format!("{}: {error}", path.display()))?;
+    // Its filter leaves no sockets, and podbayd and its shims speak to each other by them.
+    if spec.jail.isolation == Isolation::Landlock {
+        return Err(
+            "isolation 'landlock' can't carry a sandbox yet; use 'namespaces', and where this machine refuses them \
+                    'podbay doctor' says how to get them"
+                .to_owned(),
+        );
+    }
     let options = serve::Options {
         state: STATE.into(),
         workdir: Some(WORKSPACE.into()),

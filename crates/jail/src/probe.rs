@@ -85,10 +85,9 @@ pub(crate) fn refused() -> String {
     let filtered = read("/proc/self/status").lines().any(|line| line.trim_start() == "Seccomp:\t2");
     match filtered {
         true => "the seccomp filter of a container forbids namespaces here: run outside of it, start it with \
-                 `--security-opt seccomp=unconfined`, or use --isolation landlock"
+                 `--security-opt seccomp=unconfined`"
             .into(),
-        false => "a security module forbids namespaces here: run outside of the container, or use --isolation landlock"
-            .into(),
+        false => "a security module forbids namespaces here: run outside of the container".into(),
     }
 }
 
