@@ -70,6 +70,8 @@ fn lint() -> Result<()> {
 
 fn tests(options: &Options, left_out: &mut Vec<String>) -> Result<()> {
     let mut test = cargo();
+    // Some tests do more of the same when there is time for it.
+    test.env("PODBAY_LONG", "1");
     test.args(["test", "--workspace", "--all-features", "--no-fail-fast"]);
     let mut need = |what: &str, met: Result<()>| match met {
         Err(error) if everything_is_required() => Err(error.context(format!("PODBAY_REQUIRE=all, and {what}"))),

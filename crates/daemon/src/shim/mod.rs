@@ -7,6 +7,7 @@
 mod child;
 mod confinement;
 mod connection;
+mod input;
 mod tree;
 
 use std::io;
@@ -15,7 +16,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use podbay_proto::exec::{Exit, Info, InputTaken, Signalled, State, Stream, Target, Usage};
+use podbay_proto::exec::{Exit, Info, Signalled, State, Stream, Target, Usage};
 use podbay_proto::message::{HeadReader, decode_head};
 use podbay_proto::record;
 use rustix::event::{PollFd, PollFlags};
@@ -24,6 +25,7 @@ use rustix::process::Signal;
 use self::child::Child;
 use self::confinement::Confinement;
 use self::connection::{Connection, Role};
+use self::input::Input;
 use crate::exec::control::{self, Request};
 use crate::exec::log::{CHUNK, Cursor, LogWriter};
 use crate::sys::{self, Ended, Reaped};
@@ -33,9 +35,6 @@ const STALLED: Duration = Duration::from_secs(60);
 
 /// How often killing is tried again while something is left: a process in the kernel's hands dies later.
 const KILL_AGAIN: Duration = Duration::from_millis(20);
-
-/// How much input is kept for a command that doesn't read it.
-const INPUT_BUFFER: usize = 256 << 10;
 
 /// Runs a command to its end. Called in a fresh fork of the zygote; the process ends with this call.
 pub fn run(dir: OwnedFd, listener: OwnedFd, first: OwnedFd) -> i32 {
@@ -68,14 +67,6 @@ struct Shim {
     listener: UnixListener,
     connections: Vec<Connection>,
     children: OwnedFd,
-}
-
-#[derive(Default)]
-struct Input {
-    pipe: Option<OwnedFd>,
-    buffer: std::collections::VecDeque<u8>,
-    taken: u64,
-    close: bool,
 }
 
 #[derive(Default)]
@@ -125,7 +116,7 @@ impl Shim {
                 shim.main = Some(pid);
                 shim.has_children = true;
                 shim.outputs = [Some(stdout), stderr];
-                shim.input.pipe = stdin;
+                shim.input = Input::new(stdin);
                 shim.write_file(control::STARTED, &shim.info(State::Running))?;
             }
             Err(error) => shim.settle(State::Failed(error))?,
@@ -143,7 +134,7 @@ impl Shim {
             }
             self.accept();
             self.serve_connections();
-            self.feed();
+            self.input.feed();
             self.watch_clock();
             self.conclude()?;
             self.pump();
@@ -188,14 +179,10 @@ impl Shim {
         if !held_back {
             fds.extend(self.outputs.iter().flatten().map(|output| PollFd::new(output, PollFlags::IN)));
         }
-        if let Some(pipe) = &self.input.pipe {
-            // Without data to write, only the reader's end matters, which is always reported.
-            let events = if self.input.buffer.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
-            fds.push(PollFd::new(pipe, events));
-        }
+        fds.extend(self.input.awaited());
         for connection in &self.connections {
             let mut events = PollFlags::IN;
-            if matches!(connection.role, Role::Feeding { .. }) && self.input.buffer.len() >= INPUT_BUFFER {
+            if matches!(connection.role, Role::Feeding { .. }) && self.input.is_full() {
                 events.remove(PollFlags::IN);
             }
             if connection.has_unsent() {
@@ -270,7 +257,7 @@ impl Shim {
         loop {
             match connection.role {
                 Role::Feeding { .. } => {
-                    if !self.take_input(connection)? {
+                    if !self.input.take(connection)? {
                         return Ok(());
                     }
                 }
@@ -334,56 +321,6 @@ impl Shim {
                 self.clock.kill_at = Some(Instant::now() + KILL_AGAIN);
                 tree::kill_all()
             }
-        }
-    }
-
-    /// Takes input data from a connection; false when there is none at the moment.
-    fn take_input(&mut self, connection: &mut Connection) -> io::Result<bool> {
-        let Role::Feeding { offset, left, close } = connection.role else { return Ok(false) };
-        if offset > self.input.taken {
-            return Err(io::Error::other("input bytes are missing"));
-        }
-        if left > 0 && self.input.pipe.is_some() {
-            let room = INPUT_BUFFER.saturating_sub(self.input.buffer.len());
-            if room == 0 {
-                return Ok(false);
-            }
-            let data = connection.input(left.min(room))?;
-            if data.is_empty() {
-                return Ok(false);
-            }
-            // A request that is sent again begins with bytes that were taken the first time.
-            let known = (self.input.taken - offset).min(data.len() as u64) as usize;
-            self.input.buffer.extend(&data[known..]);
-            self.input.taken += (data.len() - known) as u64;
-            connection.role = Role::Feeding { offset: offset + data.len() as u64, left: left - data.len(), close };
-            return Ok(true);
-        }
-        self.input.close |= close;
-        let closed = self.input.pipe.is_none();
-        connection.answer(&InputTaken { total: self.input.taken, closed })?;
-        // Data that nobody will read may still be on its way on this connection.
-        connection.role = if left == 0 { Role::Asking } else { Role::Closing };
-        Ok(true)
-    }
-
-    /// Writes input to the command.
-    fn feed(&mut self) {
-        let input = &mut self.input;
-        while let (Some(pipe), false) = (&input.pipe, input.buffer.is_empty()) {
-            match rustix::io::write(pipe, input.buffer.as_slices().0) {
-                Ok(count) => drop(input.buffer.drain(..count)),
-                Err(rustix::io::Errno::AGAIN) => return,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(_) => {
-                    // The command has closed its input, or ended.
-                    input.pipe = None;
-                    input.buffer.clear();
-                }
-            }
-        }
-        if input.close {
-            input.pipe = None;
         }
     }
 
@@ -456,7 +393,7 @@ impl Shim {
             output_bytes: self.log.log().end(),
             dropped_bytes: self.log.log().dropped(),
             log: self.start.log.clone(),
-            input_bytes: self.input.taken,
+            input_bytes: self.input.taken(),
             processes: self.processes(),
         }
     }

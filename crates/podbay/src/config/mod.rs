@@ -21,8 +21,19 @@ use crate::policy::{CommandRules, Matching, Policy};
 pub const FILE: &str = "podbay.toml";
 
 /// Names that begin with `PODBAY_` and are no settings.
-const NOT_SETTINGS: [&str; 6] =
-    ["PODBAY_CONFIG", "PODBAY_DAEMON_DIR", "PODBAY_LOG", "PODBAY_LONG", "PODBAY_REQUIRE", "PODBAY_TOKEN"];
+const NOT_SETTINGS: [&str; 11] = [
+    "PODBAY_BENCH_BINARY",
+    "PODBAY_CACHE",
+    "PODBAY_CONFIG",
+    "PODBAY_DAEMON_DIR",
+    "PODBAY_LOG",
+    "PODBAY_LONG",
+    "PODBAY_PYTHON",
+    "PODBAY_REQUIRE",
+    "PODBAY_RIG",
+    "PODBAY_RIG_NAME",
+    "PODBAY_TOKEN",
+];
 
 /// Why settings can't be used.
 #[derive(Debug, thiserror::Error)]
