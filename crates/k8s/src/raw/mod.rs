@@ -1,6 +1,6 @@
 //! Sandboxes as plain pods: no controller, no CRDs, no router, no special image.
 //!
-//! One [Lease](lease) is the sandbox; the pod belongs to it and goes with it. Whoever creates the Lease has made the sandbox,
+//! One Lease is the sandbox; the pod belongs to it and goes with it. Whoever creates the Lease has made the sandbox,
 //! and everybody else attaches to it.
 
 mod config;
