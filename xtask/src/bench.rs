@@ -48,7 +48,7 @@ pub fn run(options: &Options) -> Result<()> {
     println!("{tables}");
     anyhow::ensure!(output.status.success(), "the benchmark failed ({})", output.status);
     if options.write {
-        let page = root().join("docs/benchmarks").join(format!("{name}.md"));
+        let page = root().join("docs").join("benchmarks").join(format!("{name}.md"));
         std::fs::create_dir_all(page.parent().unwrap_or(&page))?;
         let text = format!(
             "# Measured: {name}\n\nMade by `cargo xtask bench {name} --write`, all rows in one run on one machine{}. Other machines give other \

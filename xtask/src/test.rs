@@ -98,7 +98,8 @@ fn tests(options: &Options, left_out: &mut Vec<String>) -> Result<()> {
     }
     let tested = tools::run(&mut test);
     if cluster {
-        rig::Cluster::down(rig::DEFAULT_NAME).context("the test cluster can't be taken down")?;
+        let name = std::env::var("PODBAY_RIG_NAME").unwrap_or_else(|_| rig::DEFAULT_NAME.to_owned());
+        rig::Cluster::down(&name).context("the test cluster can't be taken down")?;
     }
     tested
 }

@@ -1,6 +1,6 @@
 //! What tests and benchmarks need beside Rust: installed when missing, cached outside the repository.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -40,7 +40,7 @@ pub fn cargo() -> Command {
 
 /// The repository.
 pub fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(PathBuf::new, Path::to_path_buf)
 }
 
 /// A Python with the Deep Agents SDK, in an environment of its own in the cache.

@@ -132,8 +132,11 @@ async fn files(sandbox: &Sandbox, work: &Path) {
     let write = |_| async { drop(sandbox.write(&Write::new("small/written"), vec![b'x'; 4000]).await.unwrap()) };
     table.row("**podbay: write**", &Samples::of(1000, write).await);
     sandbox.write(&Write::new("small/edited"), "a needle b\n".to_owned() + &"line\n".repeat(700)).await.unwrap();
+    let turn = std::cell::Cell::new(false);
     let edit = |_| async {
-        let (request, texts) = Edit::new("small/edited", b"needle", b"needle");
+        // Back and forth, so that every edit changes the file.
+        let (old, new) = if turn.replace(!turn.get()) { ("thread", "needle") } else { ("needle", "thread") };
+        let (request, texts) = Edit::new("small/edited", old.as_bytes(), new.as_bytes());
         assert_eq!(sandbox.edit(&request, texts).await.unwrap().occurrences, 1);
     };
     table.row("**podbay: edit**", &Samples::of(1000, edit).await);

@@ -75,8 +75,11 @@ async fn main() {
     let write = |_| async { drop(sandbox.write(&Write::new("written"), vec![b'x'; 4000]).await.unwrap()) };
     table.row("**write**", &Samples::of(2000, write).await);
     sandbox.write(&Write::new("edited"), "here is a needle\n").await.unwrap();
+    let turn = std::cell::Cell::new(false);
     let edit = |_| async {
-        let (request, texts) = Edit::new("edited", b"needle", b"needle");
+        // Back and forth, so that every edit changes the file.
+        let (old, new) = if turn.replace(!turn.get()) { ("thread", "needle") } else { ("needle", "thread") };
+        let (request, texts) = Edit::new("edited", old.as_bytes(), new.as_bytes());
         assert_eq!(sandbox.edit(&request, texts).await.unwrap().occurrences, 1);
     };
     table.row("**edit**", &Samples::of(2000, edit).await);
