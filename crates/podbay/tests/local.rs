@@ -34,6 +34,24 @@ async fn the_operation_suite() {
     local.delete(&made.id).await.unwrap();
 }
 
+/// A full disk once made every command's outcome unknown, the one that would have made room included.
+#[tokio::test]
+async fn on_a_full_disk_commands_still_tell_how_they_ended() {
+    let home = tempfile::tempdir().unwrap();
+    let limits = podbay::local::Limits { disk: Some(8 << 20), ..Default::default() };
+    let options = podbay::local::Options { limits, ..Default::default() };
+    let local = Local::at(Home::at(home.path().join("h")).unwrap()).with(options);
+    let made = local.get_or_create(&leashed()).await.unwrap();
+    let filled = made.sandbox.run("cat /dev/zero > big; exit 3").await.unwrap();
+    assert_eq!(filled.code(), Some(3), "{:?}", filled.info);
+    let printed = made.sandbox.run("echo something").await.unwrap();
+    assert_eq!((printed.code(), printed.info.output_bytes), (Some(0), 10), "{:?}", printed.info);
+    assert_eq!(printed.bytes().len() as u64 + printed.cut.map_or(0, |cut| cut.bytes), 10);
+    assert_eq!(made.sandbox.run("rm big").await.unwrap().code(), Some(0));
+    assert_eq!(made.sandbox.run("echo room again").await.unwrap().text(), "room again\n");
+    local.delete(&made.id).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_thread_keeps_its_sandbox_and_hears_of_a_new_one() {
     let home = tempfile::tempdir().unwrap();

@@ -52,7 +52,9 @@ pub async fn run(execs: &Arc<Execs>, request: Run) -> Result<Reply> {
             None => execs.settled(&request.id)?,
         },
     };
-    let log = execs.log(&request.id)?;
+    let mut log = execs.log(&request.id)?;
+    // What couldn't be written, on a full disk, was printed all the same and counts as left out.
+    log.extend_to(info.output_bytes);
     let (end, cap) = (info.output_bytes, request.output_cap);
     let read = move || collect(&log, end, cap);
     // A small result is read faster than another thread is woken.

@@ -117,7 +117,7 @@ impl Shim {
                 shim.has_children = true;
                 shim.outputs = [Some(stdout), stderr];
                 shim.input = Input::new(stdin);
-                shim.write_file(control::STARTED, &shim.info(State::Running))?;
+                shim.write_file(control::STARTED, &shim.info(State::Running));
             }
             Err(error) => shim.settle(State::Failed(error))?,
         }
@@ -341,13 +341,13 @@ impl Shim {
         }
     }
 
-    /// Settles the outcome once the command's own process has ended; after a time-out, once all have.
+    /// Settles the outcome once the command's own process has ended; when all are being killed, once all have.
     fn conclude(&mut self) -> io::Result<()> {
         if !self.has_children {
             self.clock.kill_at = None;
         }
         let Some(ended) = self.ended else { return Ok(()) };
-        if self.last.is_some() || (self.clock.timed_out && self.has_children) {
+        if self.last.is_some() || (self.clock.kill_at.is_some() && self.has_children) {
             return Ok(());
         }
         // All that it printed before its end is in the pipes by now. Background processes may go on printing.
@@ -373,7 +373,7 @@ impl Shim {
 
     fn settle(&mut self, state: State) -> io::Result<()> {
         let info = self.info(state);
-        self.write_file(control::ENDED, &info)?;
+        self.write_file(control::ENDED, &info);
         self.end = Some(record::encode_end(&info).map_err(io::Error::other)?);
         for connection in &mut self.connections {
             if let Role::Following { until, .. } = &mut connection.role {
@@ -408,10 +408,16 @@ impl Shim {
     }
 
     /// Writes a file of the directory so that it is there whole or not at all.
-    fn write_file(&self, name: &str, info: &Info) -> io::Result<()> {
+    ///
+    /// On a full disk it isn't there. Whoever waits learns the outcome all the same; who asks later finds it lost.
+    fn write_file(&self, name: &str, info: &Info) {
         let temporary = format!(".{name}");
-        std::fs::write(&temporary, serde_json::to_vec(info)?)?;
-        std::fs::rename(&temporary, name)
+        let written = serde_json::to_vec(info).map_err(io::Error::from);
+        let written = written.and_then(|json| std::fs::write(&temporary, json));
+        if let Err(error) = written.and_then(|()| std::fs::rename(&temporary, name)) {
+            eprintln!("podbayd: command {}: '{name}' can't be written: {error}", self.start.id);
+            let _ = std::fs::remove_file(&temporary);
+        }
     }
 
     fn pump(&mut self) {
