@@ -45,6 +45,13 @@ impl ExecChannel {
         Self { client, container, workdir: workdir.into(), witness: None }
     }
 
+    /// The same container by another way to the cluster.
+    #[must_use]
+    pub fn with_client(mut self, client: kube::Client) -> Self {
+        self.client = client;
+        self
+    }
+
     /// Calls this whenever the channel is used.
     #[must_use]
     pub(crate) fn watched_by(mut self, witness: Witness) -> Self {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod exec;
+mod faults;
 mod operations;
 mod pods;
 mod provider;
