@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use podbayd::complaint::complain;
 use podbayd::{connect, exec, serve, supervise, sys};
 
 const HELP: &str = "\
@@ -26,7 +27,7 @@ fn main() -> ExitCode {
     match Arguments::read(std::env::args_os().skip(1)).and_then(run) {
         Ok(code) => code,
         Err(message) => {
-            eprintln!("podbayd: {message}");
+            complain(message);
             ExitCode::from(2)
         }
     }

@@ -16,6 +16,7 @@ use podbay_jail::supervision::{self, CONTROL, Identity, Report, SPEC, STARTED, S
 use podbay_jail::{Isolation, Jailed, STATE, WORKSPACE};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
+use crate::complaint::complain;
 use crate::serve;
 use crate::sys::{self, Fork};
 
@@ -56,7 +57,7 @@ pub fn run(dir: &Path) -> io::Result<()> {
         }
         // The creator has died in the middle of creating, or nothing can be written: nobody has this sandbox.
         Err(error) => {
-            eprintln!("podbayd: nobody could be told of the sandbox: {error}");
+            complain(format_args!("nobody could be told of the sandbox: {error}"));
             None
         }
     };
@@ -147,7 +148,7 @@ impl Supervised {
                 Ok(_) => {}
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(error) => {
-                    eprintln!("podbayd: the supervisor can't wait: {error}");
+                    complain(format_args!("the supervisor can't wait: {error}"));
                     return None;
                 }
             }
@@ -170,7 +171,7 @@ impl Supervised {
 
     fn end(&mut self) {
         if let Err(error) = self.jailed.cleanup() {
-            eprintln!("podbayd: the sandbox in {} didn't end cleanly: {error}", self.dir.display());
+            complain(format_args!("the sandbox in {} didn't end cleanly: {error}", self.dir.display()));
         }
         remove(&self.dir, self.identity);
     }
@@ -178,6 +179,6 @@ impl Supervised {
 
 fn remove(dir: &Path, identity: Identity) {
     if let Err(error) = supervision::retire(dir, identity) {
-        eprintln!("podbayd: {} can't be removed: {error}", dir.display());
+        complain(format_args!("{} can't be removed: {error}", dir.display()));
     }
 }

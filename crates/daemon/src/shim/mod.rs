@@ -26,6 +26,7 @@ use self::child::Child;
 use self::confinement::Confinement;
 use self::connection::{Connection, Role};
 use self::input::Input;
+use crate::complaint::complain;
 use crate::exec::control::{self, Request};
 use crate::exec::log::{CHUNK, Cursor, LogWriter};
 use crate::sys::{self, Ended, Reaped};
@@ -42,7 +43,7 @@ pub fn run(dir: OwnedFd, listener: OwnedFd, first: OwnedFd) -> i32 {
     match Shim::start(dir, listener.into(), first.into()).and_then(|mut shim| shim.attend()) {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("podbayd: a command's shim gave up: {error}");
+            complain(format_args!("a command's shim gave up: {error}"));
             1
         }
     }
@@ -415,7 +416,7 @@ impl Shim {
         let written = serde_json::to_vec(info).map_err(io::Error::from);
         let written = written.and_then(|json| std::fs::write(&temporary, json));
         if let Err(error) = written.and_then(|()| std::fs::rename(&temporary, name)) {
-            eprintln!("podbayd: command {}: '{name}' can't be written: {error}", self.start.id);
+            complain(format_args!("command {}: '{name}' can't be written: {error}", self.start.id));
             let _ = std::fs::remove_file(&temporary);
         }
     }
