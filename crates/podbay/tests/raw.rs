@@ -4,9 +4,9 @@
 
 mod suite;
 
+use podbay::k8s::Cluster;
+use podbay::k8s::raw::{Config, Raw};
 use podbay::provider::{Provider, Wanted};
-use podbay_k8s::Cluster;
-use podbay_k8s::raw::{Config, Raw};
 
 /// A sandbox of each kind passes the suite, and its pod goes with it.
 async fn passes(add_ons: &[rig::AddOn], config: Config) {

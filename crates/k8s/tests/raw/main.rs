@@ -3,6 +3,7 @@
 
 mod exec;
 mod faults;
+mod network;
 mod operations;
 mod pods;
 mod provider;
