@@ -108,6 +108,13 @@ pub fn child_signals() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Makes writing to a pipe or socket that nobody reads an error instead of this process's end. Rust's runtime does so at a
+/// program's start, and the jail undoes it.
+pub fn ignore_broken_pipes() {
+    // SAFETY: ignoring a signal takes plain numbers.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+}
+
 /// Gives a new program the signals it expects: none blocked, none ignored. For `pre_exec`: it only makes system calls.
 pub fn reset_signals() {
     // SAFETY: an all-zero set is valid; the calls take it or plain numbers, and are allowed between fork and exec.

@@ -104,10 +104,11 @@ fn new_mount(kind: &str, options: &[(&str, &str)], flags: MountAttrFlags) -> Res
     made().map_err(|error| {
         let failure = Failure::new(format!("make a {kind} for the sandbox"), error);
         match (kind, error) {
-            ("proc", Errno::PERM) => failure.fix(
+            ("proc", Errno::PERM) => failure.fix(format!(
                 "the kernel gives no new /proc where the present one is partly hidden, as in most containers: run \
-                 outside of the container or unmask its /proc",
-            ),
+                 outside of the container or unmask its /proc{}",
+                crate::probe::instead()
+            )),
             (_, Errno::PERM | Errno::ACCESS) => failure.fix(crate::probe::refused()),
             _ => failure,
         }

@@ -88,7 +88,10 @@ fn await_end(id: &str, started: &Started) -> Result<()> {
     if started.first_began.is_none() || supervision::began(started.first) != started.first_began {
         return Ok(());
     }
-    for patience in [Duration::from_secs(2), END] {
+    // What guards a sandbox without namespaces ends it when told to; killed, it couldn't.
+    for (patience, signal) in
+        [(Duration::from_secs(2), Signal::TERM), (Duration::from_secs(2), Signal::KILL), (END, Signal::KILL)]
+    {
         let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
         let timeout = rustix::event::Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: 0 };
         match rustix::io::retry_on_intr(|| rustix::event::poll(&mut fds, Some(&timeout))) {
@@ -96,7 +99,7 @@ fn await_end(id: &str, started: &Started) -> Result<()> {
             Ok(_) => return Ok(()),
             Err(error) => return Err(stuck(format!("its end can't be waited for: {error}"))),
         }
-        match rustix::process::pidfd_send_signal(&pidfd, Signal::KILL) {
+        match rustix::process::pidfd_send_signal(&pidfd, signal) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => {}
             Err(error) => return Err(stuck(format!("its process {} can't be killed: {error}", started.first))),
         }
@@ -139,7 +142,7 @@ pub(crate) fn sweep_workshop(home: &Home) -> Result<usize> {
 }
 
 fn remove_all(path: &Path) -> Result<bool> {
-    match fs::remove_dir_all(path) {
+    match supervision::remove_tree(path) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(Error::home(path, "it can't be removed")(error)),

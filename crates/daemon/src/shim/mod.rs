@@ -16,6 +16,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
+use podbay_jail::Bars;
 use podbay_proto::exec::{Exit, Info, Signalled, State, Stream, Target, Usage};
 use podbay_proto::message::{HeadReader, decode_head};
 use podbay_proto::record;
@@ -37,9 +38,11 @@ const STALLED: Duration = Duration::from_secs(60);
 const KILL_AGAIN: Duration = Duration::from_millis(20);
 
 /// Runs a command to its end. Called in a fresh fork of the zygote; the process ends with this call.
-pub fn run(dir: OwnedFd, listener: OwnedFd, first: OwnedFd) -> i32 {
+///
+/// Where commands are confined more than the shim, `bars` are what keeps them.
+pub fn run(dir: OwnedFd, listener: OwnedFd, first: OwnedFd, bars: Option<Bars>) -> i32 {
     // With nobody to tell, the directory without its final file tells that the outcome is unknown.
-    match Shim::start(dir, listener.into(), first.into()).and_then(|mut shim| shim.attend()) {
+    match Shim::start(dir, listener.into(), first.into(), bars).and_then(|mut shim| shim.attend()) {
         Ok(()) => 0,
         Err(error) => {
             eprintln!("podbayd: a command's shim gave up: {error}");
@@ -77,7 +80,7 @@ struct Clock {
 }
 
 impl Shim {
-    fn start(dir: OwnedFd, listener: UnixListener, mut first: UnixStream) -> io::Result<Self> {
+    fn start(dir: OwnedFd, listener: UnixListener, mut first: UnixStream, bars: Option<Bars>) -> io::Result<Self> {
         rustix::process::fchdir(&dir)?;
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let children = sys::child_signals()?;
@@ -109,7 +112,7 @@ impl Shim {
         };
         let spawned = Confinement::make(&shim.start.id, &shim.start.command.limits).and_then(|confinement| {
             shim.confinement = confinement;
-            child::spawn(&shim.start, shim.confinement.as_ref())
+            child::spawn(&shim.start, shim.confinement.as_ref(), bars)
         });
         match spawned {
             Ok(Child { pid, stdin, stdout, stderr }) => {

@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use podbay_client::provider::{Provided, Provider, Wanted};
-use podbay_local::{Home, Local, Options};
+use podbay_local::{Home, Isolation, Local, Options};
 
 /// One test.
 pub(crate) type Case = (&'static str, fn(&World));
@@ -25,7 +25,12 @@ pub(crate) struct World {
     pub(crate) scratch: PathBuf,
     /// Whether the case runs as root.
     pub(crate) root: bool,
+    /// How its sandboxes are confined.
+    pub(crate) isolation: Isolation,
 }
+
+/// Says which isolation a process of a case shall use.
+const ISOLATION: &str = "PODBAY_TEST_ISOLATION";
 
 impl World {
     /// A name that no other test on this machine has.
@@ -35,18 +40,28 @@ impl World {
 
     /// The case's own sandboxes.
     pub(crate) fn local(&self) -> Local {
-        Local::at(Home::at(self.scratch.join("h")).unwrap())
+        self.local_with(Options::default())
+    }
+
+    /// Whether there are no namespaces.
+    pub(crate) fn is_landlock(&self) -> bool {
+        self.isolation == Isolation::Landlock
     }
 
     /// The case's own sandboxes, made in a certain way.
     pub(crate) fn local_with(&self, options: Options) -> Local {
-        self.local().with(options)
+        let isolation = if options.isolation == Isolation::default() { self.isolation } else { options.isolation };
+        Local::at(Home::at(self.scratch.join("h")).unwrap()).with(Options { isolation, ..options })
     }
 
     /// A fresh directory of the case.
     pub(crate) fn directory(&self, name: &str) -> PathBuf {
         let path = self.scratch.join(name);
         fs::create_dir(&path).unwrap();
+        // Without namespaces root's sandbox is whoever owns its workspace.
+        if self.root && self.is_landlock() {
+            chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
         path
     }
 
@@ -91,7 +106,10 @@ pub(crate) async fn until(what: &str, patience: Duration, mut holds: impl AsyncF
 pub(crate) fn main(groups: &[&[Case]]) -> ExitCode {
     let cases: Vec<Case> = groups.iter().flat_map(|group| group.iter().copied()).collect();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let world = |scratch: &str| World { scratch: scratch.into(), root: rustix::process::geteuid().is_root() };
+    let landlock = std::env::var_os(ISOLATION).is_some_and(|value| value == "landlock");
+    let isolation = if landlock { Isolation::Landlock } else { Isolation::Namespaces };
+    let world =
+        |scratch: &str| World { scratch: scratch.into(), root: rustix::process::geteuid().is_root(), isolation };
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--case", name, scratch] => {
             let (_, case) = cases.iter().find(|(known, _)| *known == name).unwrap();
@@ -111,8 +129,8 @@ pub(crate) fn main(groups: &[&[Case]]) -> ExitCode {
 }
 
 fn all(cases: &[Case], filters: Vec<&str>) -> ExitCode {
-    let report = podbay_jail::probe();
-    if report.isolation != Some(podbay_jail::Isolation::Namespaces) {
+    let report = podbay_local::probe();
+    if report.isolation != Some(Isolation::Namespaces) {
         println!("SKIPPED: no namespaces on this machine: {:#?}", report.findings);
         return if std::env::var_os("PODBAY_REQUIRE").is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     }
@@ -125,16 +143,17 @@ fn all(cases: &[Case], filters: Vec<&str>) -> ExitCode {
     let users: &[u32] = if root { &[0, NOBODY] } else { &[NOBODY] };
     let (mut passed, mut failed) = (0, Vec::new());
     for (number, (name, _)) in cases.iter().enumerate() {
-        if !filters.iter().all(|filter| name.contains(filter)) {
-            continue;
-        }
-        for &uid in users {
-            let label = format!("{name} ({})", if uid == 0 { "root" } else { "user" });
-            let scratch =
-                home.path().join(format!("t{}-{number}{}", std::process::id(), if uid == 0 { "r" } else { "u" }));
+        for (&uid, isolation) in users.iter().flat_map(|uid| ["namespaces", "landlock"].map(|how| (uid, how))) {
+            let label = format!("{name} ({}, {isolation})", if uid == 0 { "root" } else { "user" });
+            if !filters.iter().all(|filter| label.contains(filter)) {
+                continue;
+            }
+            let who = if uid == 0 { "r" } else { "u" };
+            let scratch = home.path().join(format!("t{}-{number}{who}{}", std::process::id(), &isolation[..1]));
             fs::create_dir(&scratch).unwrap();
             let mut command = Command::new(&binary);
             command.args(["--case", name]).arg(&scratch).current_dir(&scratch).env("PODBAY_HOME", scratch.join("h"));
+            command.env(ISOLATION, isolation);
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
             if root && uid != 0 {
                 chown(&scratch, Some(uid), Some(uid)).unwrap();
@@ -166,7 +185,9 @@ pub(crate) fn left_behind(scratch: &Path) -> Vec<String> {
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         // podbayd erases its arguments, but not where its program is. An ended process has neither.
         let exe = fs::read_link(entry.path().join("exe")).unwrap_or_default();
-        if exe.starts_with(scratch.join("h")) {
+        // Commands of a sandbox without namespaces run in the host's directories.
+        let cwd = fs::read_link(entry.path().join("cwd")).unwrap_or_default();
+        if exe.starts_with(scratch.join("h")) || cwd.starts_with(scratch.join("h")) {
             left.push(format!("process {}", entry.file_name().display()));
         }
     }
