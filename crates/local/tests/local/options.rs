@@ -156,7 +156,9 @@ except OSError:
 print(len(started))'"#;
         let output = made.sandbox.run(line).await.unwrap();
         let started: u32 = output.text().trim().parse().unwrap_or_else(|_| panic!("{}", output.text()));
-        assert!((10..=40).contains(&started), "{started} by {:?}", by("processes"));
+        // An ordinary user's processes elsewhere are counted too, there, and may have ended since.
+        let most = if world.is_landlock() && !world.root { 99 } else { 40 };
+        assert!((10..=most).contains(&started), "{started} by {:?}", by("processes"));
         made.sandbox.kill(&output.info.id).await.unwrap();
 
         if holds("memory") {
