@@ -2,6 +2,7 @@
 //! ordinary one.
 #![allow(clippy::unwrap_used)]
 
+mod confinement;
 mod harness;
 mod kills;
 mod lifetime;
@@ -13,5 +14,13 @@ mod remains;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    harness::main(&[kills::CASES, lifetime::CASES, listing::CASES, options::CASES, races::CASES, remains::CASES])
+    harness::main(&[
+        confinement::CASES,
+        kills::CASES,
+        lifetime::CASES,
+        listing::CASES,
+        options::CASES,
+        races::CASES,
+        remains::CASES,
+    ])
 }
