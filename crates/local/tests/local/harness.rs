@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use podbay_client::provider::{Provided, Provider, Wanted};
 use podbay_local::{Home, Isolation, Local, Options};
+use rustix::process::{Pid, Signal};
 
 /// One test.
 pub(crate) type Case = (&'static str, fn(&World));
@@ -167,6 +168,7 @@ fn all(cases: &[Case], filters: Vec<&str>) -> ExitCode {
                 passed += 1;
             } else {
                 println!("FAILED {label}:\n{output}\nleft behind: {left:#?}\n");
+                end_all(&scratch);
                 failed.push(label);
             }
         }
@@ -182,20 +184,32 @@ pub(crate) fn left_behind(scratch: &Path) -> Vec<String> {
         let entries = fs::read_dir(scratch.join(place)).into_iter().flatten().flatten();
         left.extend(entries.map(|entry| format!("file {}", entry.path().display())));
     }
-    for entry in fs::read_dir("/proc").unwrap().flatten() {
-        // podbayd erases its arguments, but not where its program is. An ended process has neither.
-        let exe = fs::read_link(entry.path().join("exe")).unwrap_or_default();
-        // Commands of a sandbox without namespaces run in the host's directories.
-        let cwd = fs::read_link(entry.path().join("cwd")).unwrap_or_default();
-        if exe.starts_with(scratch.join("h")) || cwd.starts_with(scratch.join("h")) {
-            left.push(format!("process {}", entry.file_name().display()));
-        }
-    }
+    left.extend(processes(scratch).into_iter().map(|pid| format!("process {pid}")));
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let ours = mounts.lines().filter(|line| line.contains(scratch.to_str().unwrap()));
     left.extend(ours.map(|line| format!("mount {line}")));
     groups(Path::new("/sys/fs/cgroup"), &format!("podbay-{}-", tag(scratch)), 0, &mut left);
     left
+}
+
+/// The processes of the case's sandboxes.
+fn processes(scratch: &Path) -> Vec<i32> {
+    let home = scratch.join("h");
+    let of_case = |entry: &fs::DirEntry| {
+        // podbayd erases its arguments, but not where its program is; commands of a sandbox without namespaces run in
+        // the host's directories. An ended process has neither.
+        ["exe", "cwd"].iter().any(|link| fs::read_link(entry.path().join(link)).is_ok_and(|to| to.starts_with(&home)))
+    };
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries.filter(of_case).filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Ends what a case that failed has left.
+fn end_all(scratch: &Path) {
+    for pid in processes(scratch) {
+        // Ending one may have ended others.
+        let _ = rustix::process::kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
+    }
 }
 
 fn groups(directory: &Path, prefix: &str, depth: u32, left: &mut Vec<String>) {
