@@ -3,6 +3,7 @@
 mod budget;
 pub mod control;
 pub mod log;
+pub mod reserve;
 mod retention;
 pub mod zygote;
 
@@ -61,6 +62,8 @@ impl Execs {
     pub fn new(state: &Path, workdir: RawPath, zygote: Zygote, files: Arc<podbay_fsops::Files>) -> io::Result<Self> {
         let root = state.join("exec");
         fs::create_dir_all(&root)?;
+        // Where there is no room now there may be later.
+        let _ = reserve::fill(state);
         let zygote = tokio::sync::Mutex::new(Arc::new(zygote));
         // A daemon before this one may have left commands running.
         let maybe_alive = Mutex::new(fs::read_dir(&root)?.flatten().filter_map(|entry| id_of(&entry)).collect());
@@ -86,6 +89,9 @@ impl Execs {
         let prepared = self.prepare(id).map_err(|error| exec_io(id, "its directory can't be prepared", &error))?;
         self.remember(id).await;
         retention::sweep(&self.root);
+        if let Some(state) = self.root.parent() {
+            let _ = reserve::fill(state);
+        }
         let (lock, listener) = prepared;
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()
             .map_err(|error| exec_io(id, "no connection to its shim can be made", &error))?;

@@ -95,6 +95,7 @@ impl Zygote {
 pub fn main(socket: OwnedFd, bars: Option<Bars>) -> i32 {
     // It and the shims run podbayd's own program anew after a restart, which makes them readable again.
     sys::hide_memory();
+    sys::survive_failed_writes();
     // Shims inherit everything, so nothing may be open that podbayd had open.
     let Ok(away) = rustix::io::fcntl_dupfd_cloexec(&socket, BARS + 1) else { return 1 };
     drop(socket);

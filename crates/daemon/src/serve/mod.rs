@@ -97,7 +97,7 @@ pub fn run(mut options: Options) -> io::Result<Outcome> {
         Err(rustix::io::Errno::WOULDBLOCK) => return Ok(Outcome::AlreadyRunning),
         Err(error) => return Err(error.into()),
     }
-    sys::ignore_broken_pipes();
+    sys::survive_failed_writes();
     let forked = zygote::fork(options.cell.as_ref())?;
     sys::hide_memory();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;

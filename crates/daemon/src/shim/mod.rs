@@ -29,6 +29,7 @@ use self::connection::{Connection, Role};
 use self::input::Input;
 use crate::exec::control::{self, Request};
 use crate::exec::log::{CHUNK, Cursor, LogWriter};
+use crate::exec::reserve;
 use crate::sys::{self, Ended, Reaped};
 
 /// A reader that takes nothing for this long doesn't hold the command back any longer.
@@ -110,6 +111,9 @@ impl Shim {
             children,
             start,
         };
+        if !reserve::lay_in(&temporary(control::ENDED)) {
+            eprintln!("podbayd: command {}: the disk is full, and its outcome may get lost", shim.start.id);
+        }
         let spawned = Confinement::make(&shim.start.id, &shim.start.command.limits).and_then(|confinement| {
             shim.confinement = confinement;
             child::spawn(&shim.start, shim.confinement.as_ref(), bars)
@@ -411,15 +415,18 @@ impl Shim {
     }
 
     /// Writes a file of the directory so that it is there whole or not at all.
-    ///
-    /// On a full disk it isn't there. Whoever waits learns the outcome all the same; who asks later finds it lost.
     fn write_file(&self, name: &str, info: &Info) {
-        let temporary = format!(".{name}");
-        let written = serde_json::to_vec(info).map_err(io::Error::from);
-        let written = written.and_then(|json| std::fs::write(&temporary, json));
+        let temporary = temporary(name);
+        // Who reads it finds nothing alive any more, and without them its space is bounded.
+        let kept = Info { processes: Vec::new(), ..info.clone() };
+        let written = serde_json::to_vec(&kept).map_err(io::Error::from);
+        let written = written.and_then(|json| reserve::write(&temporary, &json));
         if let Err(error) = written.and_then(|()| std::fs::rename(&temporary, name)) {
             eprintln!("podbayd: command {}: '{name}' can't be written: {error}", self.start.id);
             let _ = std::fs::remove_file(&temporary);
+        } else if name == control::ENDED {
+            // It says all that the other said, and thousands of both would be a lot.
+            let _ = std::fs::remove_file(control::STARTED);
         }
     }
 
@@ -427,6 +434,11 @@ impl Shim {
         let (log, end) = (self.log.log(), self.end.as_deref());
         self.connections.retain_mut(|connection| connection.pump(log, end).is_ok());
     }
+}
+
+/// A file's name until it is whole.
+fn temporary(name: &str) -> String {
+    format!(".{name}")
 }
 
 fn read_start(first: &mut UnixStream) -> io::Result<(control::Start, Bytes)> {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod confinement;
+mod full_disk;
 mod harness;
 mod kills;
 mod lifetime;
@@ -16,6 +17,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     harness::main(&[
         confinement::CASES,
+        full_disk::CASES,
         kills::CASES,
         lifetime::CASES,
         listing::CASES,
