@@ -34,6 +34,7 @@ pub fn run(dir: &Path) -> io::Result<()> {
         return Ok(());
     }
     rustix::process::setsid()?;
+    let alive = supervision::hold(dir)?;
     let begun = Instant::now();
     let control = dir.join(CONTROL);
     let made = UnixListener::bind(&control)
@@ -69,7 +70,7 @@ pub fn run(dir: &Path) -> io::Result<()> {
     sandbox.end();
     // Whoever asked, here or in the queue, hears of the end by the end of the connection: the kernel closes it, after
     // everything else of this process is gone.
-    std::mem::forget((asked, control, leash));
+    std::mem::forget((asked, control, leash, alive));
     Ok(())
 }
 

@@ -11,6 +11,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::{InForce, Jail};
@@ -103,6 +104,23 @@ impl Identity {
         let meta = fs::symlink_metadata(dir)?;
         Ok(Self(meta.dev(), meta.ino()))
     }
+}
+
+/// Marks a sandbox's directory as looked after, until the file is closed.
+///
+/// # Errors
+/// When it can't be opened or locked.
+pub fn hold(dir: &Path) -> io::Result<File> {
+    let dir = File::open(dir)?;
+    rustix::io::retry_on_intr(|| rustix::fs::flock(&dir, FlockOperation::LockExclusive))?;
+    Ok(dir)
+}
+
+/// Whether a supervisor looks after a sandbox's directory. One that is only just being made has none yet.
+pub fn is_held(dir: &Path) -> bool {
+    // The lock that this takes is gone again with the descriptor.
+    let held = |dir: File| rustix::fs::flock(&dir, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK);
+    File::open(dir).is_ok_and(held)
 }
 
 /// When a process began, in the kernel's own count; nothing when there is none of that id.

@@ -61,6 +61,18 @@ pub(crate) async fn delete(record: &Record) -> Result<()> {
     }
 }
 
+/// Clears a sandbox away that is dead and has no supervisor any more; whether it was one. It takes no sandbox that lives
+/// or is being made: the socket of such a one is open.
+pub(crate) async fn sweep(record: &Record) -> Result<bool> {
+    let root = record.root();
+    if supervision::is_held(&root.join(".")) || is_alive(&root) || !record.is_in_place() {
+        return Ok(false);
+    }
+    clear(record).await?;
+    tracing::debug!(id = record.id, "what a killed supervisor left was cleared away");
+    Ok(true)
+}
+
 /// Removes a dead sandbox's directory and what else its supervisor would have removed.
 async fn clear(record: &Record) -> Result<()> {
     let Record { id, dir, identity, started, .. } = record;
