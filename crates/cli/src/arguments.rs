@@ -2,7 +2,10 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{attach, cp, create, delete, doctor, edit, exec, glob, grep, kill, list, ls, ps, read, reap, run, write};
+use crate::settings::Settings;
+use crate::{
+    attach, config, cp, create, delete, doctor, edit, exec, glob, grep, kill, list, ls, ps, read, reap, run, write,
+};
 
 /// What the exit codes mean.
 pub const EXIT_CODES: &str = "\
@@ -39,6 +42,9 @@ pub struct Arguments {
     #[arg(long, global = true)]
     pub json: bool,
 
+    #[command(flatten)]
+    pub settings: Settings,
+
     #[command(subcommand)]
     pub verb: Verb,
 }
@@ -62,6 +68,7 @@ pub enum Verb {
     Glob(glob::Arguments),
     Grep(grep::Arguments),
     Reap(reap::Arguments),
+    Config(config::Arguments),
     Doctor(doctor::Arguments),
     /// Tells what the exit codes mean
     ExitCodes,

@@ -3,7 +3,9 @@
 use clap::Args;
 
 use crate::failure::Failure;
+use crate::local_mode;
 use crate::output::{Output, Table, plain};
+use crate::settings::Settings;
 use crate::terminal::{Style, escape};
 
 const EXAMPLES: &str = "\
@@ -19,9 +21,10 @@ Everything is tried, not guessed. Ends with code 1 when no sandbox can be made h
 pub struct Arguments {}
 
 /// Looks at this machine.
-pub fn doctor(_arguments: &Arguments, output: &Output) -> Result<u8, Failure> {
-    let report = podbay_jail::probe();
-    let code = u8::from(report.isolation != Some(podbay_jail::Isolation::Namespaces));
+pub async fn doctor(_arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    settings.config()?;
+    let report = local_mode::probe();
+    let code = u8::from(report.isolation != Some(local_mode::Isolation::Namespaces));
     if output.is_json() {
         output.json(&report)?;
         return Ok(code);
@@ -42,12 +45,12 @@ pub fn doctor(_arguments: &Arguments, output: &Output) -> Result<u8, Failure> {
     }
     text.push('\n');
     text.push_str(&match report.isolation {
-        Some(podbay_jail::Isolation::Namespaces) => output.paint(
+        Some(local_mode::Isolation::Namespaces) => output.paint(
             Style::Good,
             "Sandboxes are isolated by namespaces: they see nothing of this machine but its programs.",
         ),
         // What Landlock alone can do isn't enough for a sandbox yet.
-        Some(podbay_jail::Isolation::Landlock) | None => {
+        Some(local_mode::Isolation::Landlock) | None => {
             output.paint(Style::Bad, "No sandbox can be made here: see what is missing above.")
         }
     });

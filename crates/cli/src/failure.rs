@@ -17,7 +17,7 @@ const SIGPIPE: u8 = 13;
 /// Why a command of podbay's failed.
 #[derive(Debug, Serialize)]
 pub struct Failure {
-    /// For programs: the sandbox's own code, or one of `usage`, `failed`, `broken_pipe`.
+    /// For programs: the sandbox's own code, or one of `usage`, `config`, `failed`, `broken_pipe`.
     code: String,
     /// For people.
     message: String,
@@ -82,6 +82,12 @@ impl Failure {
     }
 }
 
+impl From<podbay::config::ConfigError> for Failure {
+    fn from(error: podbay::config::ConfigError) -> Self {
+        Self::new(error.to_string()).coded("config")
+    }
+}
+
 impl From<podbay::Error> for Failure {
     fn from(error: podbay::Error) -> Self {
         let message = error.to_string();
@@ -94,6 +100,7 @@ impl From<podbay::Error> for Failure {
                     _ => FAILED,
                 };
                 let message = match error.code {
+                    ErrorCode::PolicyDenied => format!("{message}; 'podbay config' shows the rules and who set them"),
                     ErrorCode::ExecNotFound => format!("{message}; 'podbay ps --all' shows those that are"),
                     ErrorCode::SpawnFailed if exit_code == NOT_FOUND => {
                         format!("{message}: is it installed on this machine below /usr, and its name right?")

@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::place::Place;
 use crate::quantity;
+use crate::settings::Settings;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,8 +25,8 @@ pub struct Arguments {
 }
 
 /// Cleans up.
-pub async fn reap(arguments: Arguments, output: &Output) -> Result<u8, Failure> {
-    let cleaned = Place::open()?.cleanup(arguments.idle).await?;
+pub async fn reap(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let cleaned = Place::open(settings).await?.cleanup(arguments.idle).await?;
     let failed = !cleaned.failed.is_empty();
     if output.is_json() {
         let failures: Vec<_> =

@@ -14,6 +14,7 @@ use crate::place::Place;
 use crate::quantity;
 use crate::sandbox_options::SandboxOptions;
 use crate::session::{self, Outcome, Passing};
+use crate::settings::Settings;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -64,9 +65,11 @@ pub fn path(text: OsString) -> RawPath {
 }
 
 /// Runs the command.
-pub async fn run(arguments: Arguments, output: &Output) -> Result<u8, Failure> {
-    let place = Place::making(&arguments.sandbox)?;
-    let made = place.make(&arguments.sandbox, true).await?;
+pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let mut config = settings.config()?;
+    arguments.sandbox.apply(&mut config)?;
+    let place = Place::of(&config).await?;
+    let made = place.make(&arguments.sandbox.wanted(true)).await?;
     if !made.created {
         let name = &made.id;
         return Err(Failure::new(format!(

@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::place::Place;
 use crate::run;
+use crate::settings::Settings;
 use crate::terminal::{bytes, escape};
 
 /// The most that is taken from standard input: it is held in memory until it is whole.
@@ -55,8 +56,8 @@ fn mode(text: &str) -> Result<u32, String> {
 }
 
 /// Writes the file.
-pub async fn write(arguments: Arguments, output: &Output) -> Result<u8, Failure> {
-    let sandbox = Place::open()?.find(&arguments.name).await?;
+pub async fn write(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let sandbox = Place::open(settings).await?.find(&arguments.name).await?;
     let content = match arguments.text {
         Some(text) => text.into_bytes(),
         None => input()?,

@@ -6,3 +6,4 @@ mod documents;
 mod home;
 mod hostile;
 mod sessions;
+mod settings;
