@@ -80,6 +80,8 @@ fn kind(kind: Kind) -> String {
         Kind::Size => "size".into(),
         Kind::Time => "time".into(),
         Kind::List => "list".into(),
+        Kind::Id => "number|none".into(),
+        Kind::Tree => "structure".into(),
         Kind::Map => "table".into(),
     }
 }
