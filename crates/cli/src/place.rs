@@ -11,7 +11,6 @@ use podbay::policy::Policy;
 use podbay::provider::{Cleaned, Listed, Provided, Provider, Query, Wanted};
 
 use crate::failure::Failure;
-use crate::local_mode;
 use crate::settings::Settings;
 
 /// Where sandboxes are made and found. What comes from here obeys the policy and is recorded.
@@ -49,7 +48,7 @@ impl Place {
     pub async fn of(config: &Config) -> Result<Self, Failure> {
         // The record first: where it is strict and can't be kept, nothing happens.
         let audit = config.audit()?;
-        let provider = local_mode::provider(config)?;
+        let provider = config.provider().await?;
         Ok(Self { provider, policy: config.policy(), audit })
     }
 

@@ -10,6 +10,12 @@ use podbay::config::Config;
 use crate::failure::Failure;
 use crate::quantity;
 
+/// What raw mode sets aside for a pod unless told otherwise, in bytes: 256 MiB.
+const DEFAULT_MEMORY_REQUEST: u64 = 256 << 20;
+
+/// The same for processors.
+const DEFAULT_CPU_REQUEST: f64 = 0.1;
+
 /// The options of a sandbox that is to be made.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The sandbox")]
@@ -61,6 +67,22 @@ pub struct SandboxOptions {
     /// How long it lives without being used, as in 15m
     #[arg(long, value_name = "TIME", value_parser = quantity::positive_span)]
     idle_ttl: Option<Duration>,
+
+    /// The image of its pod, with --mode raw; python:3.12-slim when not given
+    #[arg(long)]
+    image: Option<String>,
+
+    /// What runs its pod, such as gvisor, with --mode raw
+    #[arg(long, value_name = "NAME")]
+    runtime_class: Option<String>,
+
+    /// The service account of its pod, whose token it doesn't get, with --mode raw
+    #[arg(long, value_name = "NAME")]
+    service_account: Option<String>,
+
+    /// How long its pod may take to run, as in 5m, with --mode raw
+    #[arg(long, value_name = "TIME", value_parser = quantity::positive_span)]
+    startup_timeout: Option<Duration>,
 
     /// How it is kept apart. 'landlock', for machines that can't make user namespaces, isn't ready and is refused
     #[arg(long, value_enum)]
@@ -144,6 +166,20 @@ impl SandboxOptions {
                 config.set_by(flag, key, &format!("{}ms", span.as_millis().max(1)))?;
             }
         }
+        if config.mode() == "raw" { self.apply_raw(config) } else { self.apply_local(config) }
+    }
+
+    fn apply_local(&self, config: &mut Config) -> Result<(), Failure> {
+        let only_raw = [
+            ("--image", self.image.is_some()),
+            ("--runtime-class", self.runtime_class.is_some()),
+            ("--service-account", self.service_account.is_some()),
+            ("--startup-timeout", self.startup_timeout.is_some()),
+        ];
+        if let Some((flag, _)) = only_raw.iter().find(|(_, given)| *given) {
+            let message = format!("{flag} is for pods on a cluster, and the mode is local: add --mode raw");
+            return Err(Failure::new(message).coded("usage"));
+        }
         if let Some(workspace) = self.workspace()? {
             config.set_by("--workspace", "local.workspace", &workspace)?;
         }
@@ -161,6 +197,54 @@ impl SandboxOptions {
             if let Some(value) = value {
                 config.set_by(flag, key, &value)?;
             }
+        }
+        Ok(())
+    }
+
+    fn apply_raw(&self, config: &mut Config) -> Result<(), Failure> {
+        for (flag, given, instead) in [
+            ("--workspace", self.workspace.is_some(), "copy it with 'podbay cp', or mount a volume with raw.volumes"),
+            ("--mount", !self.mounts.is_empty(), "copy it with 'podbay cp', or mount a volume with raw.volumes"),
+            ("--isolation", self.isolation.is_some(), "choose a --runtime-class"),
+            ("--processes", self.processes.is_some(), "the cluster's nodes have a limit of their own (podPidsLimit)"),
+            (
+                "--network host",
+                matches!(self.network, Some(Network::Host | Network::HostUnfenced)),
+                "--set raw.block_network=false opens all of the network, raw.egress a part of it",
+            ),
+        ] {
+            if given {
+                let message = format!("{flag} is for sandboxes on this machine, and the mode is raw: {instead}");
+                return Err(Failure::new(message).coded("usage"));
+            }
+        }
+        if self.network == Some(Network::None) {
+            config.set_by("--network", "raw.block_network", "true")?;
+        }
+        let startup = self.startup_timeout.map(|span| format!("{}ms", span.as_millis().max(1)));
+        for (flag, key, value) in [
+            ("--image", "raw.image", self.image.clone()),
+            ("--runtime-class", "raw.runtime_class", self.runtime_class.clone()),
+            ("--service-account", "raw.service_account", self.service_account.clone()),
+            ("--startup-timeout", "raw.startup_timeout", startup),
+            ("--memory", "raw.memory_limit", self.memory.map(|bytes| bytes.to_string())),
+            ("--cpus", "raw.cpu_limit", self.cpus.map(|cpus| cpus.to_string())),
+            ("--disk", "raw.ephemeral_storage_limit", self.disk.map(|bytes| bytes.to_string())),
+        ] {
+            if let Some(value) = value {
+                config.set_by(flag, key, &value)?;
+            }
+        }
+        // More can't be set aside than may be used, and the defaults would set aside more.
+        if let Some(memory) = self.memory.filter(|bytes| *bytes < DEFAULT_MEMORY_REQUEST)
+            && !config.is_set("raw.memory_request")
+        {
+            config.set_by("--memory", "raw.memory_request", &memory.to_string())?;
+        }
+        if let Some(cpus) = self.cpus.filter(|cpus| *cpus < DEFAULT_CPU_REQUEST)
+            && !config.is_set("raw.cpu_request")
+        {
+            config.set_by("--cpus", "raw.cpu_request", &cpus.to_string())?;
         }
         Ok(())
     }
