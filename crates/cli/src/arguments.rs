@@ -4,7 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::settings::Settings;
 use crate::{
-    attach, config, cp, create, delete, doctor, edit, exec, glob, grep, kill, list, ls, ps, read, reap, run, write,
+    attach, config, cp, create, delete, doctor, edit, exec, glob, grep, install, kill, list, ls, pool, ps, read, reap,
+    run, write,
 };
 
 /// What the exit codes mean.
@@ -68,6 +69,8 @@ pub enum Verb {
     Glob(glob::Arguments),
     Grep(grep::Arguments),
     Reap(reap::Arguments),
+    Pool(pool::Arguments),
+    Install(install::Arguments),
     Config(config::Arguments),
     Doctor(doctor::Arguments),
     /// Tells what the exit codes mean

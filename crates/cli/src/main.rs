@@ -12,12 +12,14 @@ mod exec;
 mod failure;
 mod glob;
 mod grep;
+mod install;
 mod kill;
 mod list;
 mod local_mode;
 mod ls;
 mod output;
 mod place;
+mod pool;
 mod progress;
 mod ps;
 mod quantity;
@@ -81,6 +83,8 @@ async fn verb(verb: Verb, settings: &Settings, output: &Output) -> Result<u8, Fa
         Verb::Glob(arguments) => glob::glob(arguments, settings, output).await,
         Verb::Grep(arguments) => grep::grep(arguments, settings, output).await,
         Verb::Reap(arguments) => reap::reap(arguments, settings, output).await,
+        Verb::Pool(arguments) => pool::pool(arguments, settings, output).await,
+        Verb::Install(arguments) => install::install(arguments, settings, output),
         Verb::Config(arguments) => config::config(&arguments, settings, output),
         Verb::Doctor(arguments) => doctor::doctor(arguments, settings, output).await,
         Verb::ExitCodes => output.text(arguments::EXIT_CODES),

@@ -8,7 +8,7 @@ use podbay::Guarded;
 use podbay::audit::Audit;
 use podbay::config::Config;
 use podbay::policy::Policy;
-use podbay::provider::{Cleaned, Listed, Provided, Provider, Query, Wanted};
+use podbay::provider::{Cleaned, Listed, PoolStatus, Provided, Provider, Query, Wanted};
 
 use crate::failure::Failure;
 use crate::settings::Settings;
@@ -93,6 +93,22 @@ impl Place {
     /// When something of it stays.
     pub async fn delete(&self, name: &str) -> Result<bool, Failure> {
         Ok(self.provider.delete(name).await?)
+    }
+
+    /// How full the pool is.
+    ///
+    /// # Errors
+    /// When that can't be found out.
+    pub async fn pool(&self) -> Result<PoolStatus, Failure> {
+        Ok(self.provider.pool_status().await?)
+    }
+
+    /// Fills the pool.
+    ///
+    /// # Errors
+    /// When there is none, or it can't be filled.
+    pub async fn fill_pool(&self) -> Result<PoolStatus, Failure> {
+        Ok(self.provider.refill().await?)
     }
 
     /// Removes what is over.

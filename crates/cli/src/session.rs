@@ -2,7 +2,7 @@
 
 mod input;
 mod lines;
-mod signals;
+pub mod signals;
 mod writer;
 
 use podbay::{Event, GuardedExec, Info, State, Stream};

@@ -44,16 +44,28 @@ enum Mode {
 }
 
 impl Settings {
+    /// The settings for a command that is about raw mode, whatever the mode is otherwise.
+    ///
+    /// # Errors
+    /// When one is unknown or makes no sense.
+    pub fn raw_config(&self) -> Result<Config, Failure> {
+        self.config_in(Some(Mode::Raw))
+    }
+
     /// The settings: flags beat the environment, that beats the file, and that beats the defaults.
     ///
     /// # Errors
     /// When one is unknown or makes no sense.
     pub fn config(&self) -> Result<Config, Failure> {
+        self.config_in(self.mode)
+    }
+
+    fn config_in(&self, mode: Option<Mode>) -> Result<Config, Failure> {
         let mut config = Config::of_process_with(self.config.as_deref())?;
         for (key, value) in &self.set {
             config.set_by("--set", key, value)?;
         }
-        let mode = match self.mode {
+        let mode = match mode {
             None => None,
             Some(Mode::Local) => Some("local"),
             Some(Mode::Raw) => Some("raw"),

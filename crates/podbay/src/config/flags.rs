@@ -72,6 +72,11 @@ impl Config {
         Ok(())
     }
 
+    /// The namespace of sandboxes on a cluster, if one is set.
+    pub fn namespace(&self) -> Option<&str> {
+        self.text("raw.namespace")
+    }
+
     /// Whether a setting has a value from any of the places.
     pub fn is_set(&self, key: &str) -> bool {
         self.get(key).is_some()
