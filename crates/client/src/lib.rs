@@ -20,7 +20,7 @@ pub use exec::{Control, Event, Exec, Output};
 pub use podbay_proto::exec::{Command, ExecId, Exit, Info, Limits, Process, Program, State, Stream, Target, Usage};
 pub use podbay_proto::files;
 pub use podbay_proto::session::Welcome;
-pub use podbay_proto::{ErrorCode, RawPath};
+pub use podbay_proto::{Error as OperationError, ErrorCode, RawPath};
 
 pub use transfer::{Meter, Progress};
 pub use trees::{Transferred, Witness};
