@@ -9,6 +9,8 @@ pub const FAILED: u8 = 125;
 const CANNOT_START: u8 = 126;
 /// The command wasn't found.
 const NOT_FOUND: u8 = 127;
+/// The kernel's number for what isn't there.
+const ENOENT: i32 = 2;
 /// What is added to a signal's number.
 const BY_SIGNAL: u8 = 128;
 /// Nobody reads the output any more.
@@ -94,8 +96,7 @@ impl From<podbay::Error> for Failure {
         match error {
             podbay::Error::Operation(error) => {
                 let exit_code = match error.code {
-                    // The system's own word is all that tells the two apart.
-                    ErrorCode::SpawnFailed if message.ends_with("(os error 2)") => NOT_FOUND,
+                    ErrorCode::SpawnFailed if error.errno == Some(ENOENT) => NOT_FOUND,
                     ErrorCode::SpawnFailed => CANNOT_START,
                     _ => FAILED,
                 };
@@ -103,7 +104,7 @@ impl From<podbay::Error> for Failure {
                     ErrorCode::PolicyDenied => format!("{message}; 'podbay config' shows the rules and who set them"),
                     ErrorCode::ExecNotFound => format!("{message}; 'podbay ps --all' shows those that are"),
                     ErrorCode::SpawnFailed if exit_code == NOT_FOUND => {
-                        format!("{message}: is it installed on this machine below /usr, and its name right?")
+                        format!("{message}: is its name right? There are this machine's programs below /usr, or on a cluster those of the image")
                     }
                     _ => message,
                 };

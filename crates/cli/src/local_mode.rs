@@ -2,7 +2,7 @@
 //! line that knows.
 
 #[cfg(target_os = "linux")]
-pub use podbay_jail::{Isolation, probe};
+pub use podbay::local::{Isolation, probe};
 
 #[cfg(not(target_os = "linux"))]
 pub use elsewhere::{Isolation, probe};
