@@ -69,14 +69,20 @@ async fn cluster(arguments: &Arguments, config: &Config, output: &Output) -> Res
     let mut table = Table::new(&["", "WHAT", "FOUND"]);
     for finding in &report.findings {
         let mark = match finding.state {
-            State::Ok => (Style::Good, "yes"),
+            State::Ok => (Style::Good, "ok"),
             State::Skipped => (Style::Dim, "-"),
-            State::Warning => (Style::Warning, "but"),
-            State::Failed => (Style::Bad, "no"),
+            State::Warning => (Style::Warning, "warn"),
+            State::Failed => (Style::Bad, "fail"),
         };
-        table.row([(mark.0, mark.1.to_owned()), plain(&finding.what), plain(&finding.detail)]);
+        // What the cluster recorded comes in more lines, below.
+        let first = finding.detail.lines().next().unwrap_or_default();
+        table.row([(mark.0, mark.1.to_owned()), plain(&finding.what), plain(first)]);
     }
     let mut text = table.render(output);
+    for finding in report.findings.iter().filter(|finding| finding.detail.lines().nth(1).is_some()) {
+        text.push_str(&format!("\n{}:\n", escape(&finding.what)));
+        text.extend(finding.detail.lines().map(|line| format!("  {}\n", escape(line))));
+    }
     let fixes = report.findings.iter().filter_map(|finding| Some((finding, finding.fix.as_deref()?)));
     text.push_str(&remedies(fixes.map(|(finding, fix)| (finding.what.as_str(), fix))));
     text.push('\n');

@@ -3,6 +3,8 @@
 use podbay::ErrorCode;
 use serde::Serialize;
 
+use crate::terminal::escape;
+
 /// podbay itself failed.
 pub const FAILED: u8 = 125;
 /// The command was found and can't be started.
@@ -27,18 +29,21 @@ pub struct Failure {
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<podbay::RawPath>,
     exit_code: u8,
+    /// Whether the message has more than one line, because a cluster said more.
+    #[serde(skip)]
+    lines: bool,
 }
 
 impl Failure {
     /// A failure of podbay's own.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { code: "failed".to_owned(), message: message.into(), path: None, exit_code: FAILED }
+        Self { code: "failed".to_owned(), message: message.into(), path: None, exit_code: FAILED, lines: false }
     }
 
     /// Nobody reads the output any more: an end without a word, as that of any program in a pipe.
     pub fn broken_pipe() -> Self {
         let message = "nobody reads the output any more".to_owned();
-        Self { code: "broken_pipe".to_owned(), message, path: None, exit_code: BY_SIGNAL + SIGPIPE }
+        Self { code: "broken_pipe".to_owned(), message, path: None, exit_code: BY_SIGNAL + SIGPIPE, lines: false }
     }
 
     /// The same with a code of its own for programs.
@@ -58,6 +63,15 @@ impl Failure {
     /// For people.
     pub fn message(&self) -> &str {
         &self.message
+    }
+
+    /// For a terminal: escaped, and with what a cluster said in lines of its own. Those are indented, so that none of them
+    /// looks like one of podbay's.
+    pub fn shown(&self) -> String {
+        match self.lines {
+            true => self.message.lines().map(escape).collect::<Vec<_>>().join("\n  "),
+            false => escape(&self.message),
+        }
     }
 
     /// The process's exit code.
@@ -104,17 +118,20 @@ impl From<podbay::Error> for Failure {
                     ErrorCode::PolicyDenied => format!("{message}; 'podbay config' shows the rules and who set them"),
                     ErrorCode::ExecNotFound => format!("{message}; 'podbay ps --all' shows those that are"),
                     ErrorCode::SpawnFailed if exit_code == NOT_FOUND => {
-                        format!("{message}: is its name right? There are this machine's programs below /usr, or on a cluster those of the image")
+                        format!(
+                            "{message}: is its name right? There are this machine's programs below /usr, or on a cluster those of the image"
+                        )
                     }
                     _ => message,
                 };
-                Self { code: error.code.as_str().to_owned(), message, path: error.path, exit_code }
+                Self { code: error.code.as_str().to_owned(), message, path: error.path, exit_code, lines: false }
             }
             podbay::Error::SandboxNotFound(_) => Self::new(message).coded("sandbox_not_found"),
             podbay::Error::Unreachable { .. } => Self::new(message).coded("unreachable"),
             podbay::Error::SandboxRestarted { .. } => Self::new(message).coded("sandbox_restarted"),
             podbay::Error::VersionMismatch(_) => Self::new(message).coded("version_mismatch"),
             podbay::Error::Local { .. } => Self::new(message).coded("local_file"),
+            podbay::Error::Provider(_) => Self { lines: true, ..Self::new(message) },
             _ => Self::new(message),
         }
     }

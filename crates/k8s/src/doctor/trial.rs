@@ -189,10 +189,12 @@ impl Doctor {
                     format!("aren't enforced: a connection {} got through, though rules forbid it", ways.join(" and one ")),
                 )
                 .map(|finding| {
-                    finding.fix(
-                        "the cluster's network plug-in ignores NetworkPolicy: use one that enforces it (Calico, Cilium, kube-router), \
-                         or say that sandboxes may reach the network: --set raw.block_network=false",
-                    )
+                    finding.fix(format!(
+                        "see whether another policy allows it: kubectl get networkpolicy -n {}; if none does, the cluster's \
+                         network plug-in ignores NetworkPolicy: use one that enforces it (Calico, Cilium, kube-router), or say \
+                         that sandboxes may reach the network: --set raw.block_network=false",
+                        self.cluster.namespace
+                    ))
                 })
             }
         }
