@@ -86,6 +86,21 @@ mod tests {
         super::Arguments::command().debug_assert();
     }
 
+    /// `--mode` was once a file's permissions in `write`, which took the place of the setting without a word.
+    #[test]
+    fn no_command_has_a_flag_of_its_own_with_the_name_of_a_setting() {
+        let mut command = super::Arguments::command();
+        command.build();
+        let global: Vec<_> =
+            command.get_arguments().filter(|flag| flag.is_global_set()).map(|flag| flag.get_id().clone()).collect();
+        assert!(global.len() > 5, "{global:?}");
+        for sub in command.get_subcommands() {
+            for flag in sub.get_arguments().filter(|flag| global.contains(flag.get_id())) {
+                assert!(flag.is_global_set(), "{} has a {} of its own", sub.get_name(), flag.get_id());
+            }
+        }
+    }
+
     #[test]
     fn every_command_shows_an_example() {
         for command in super::Arguments::command().get_subcommands() {

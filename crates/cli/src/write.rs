@@ -20,7 +20,7 @@ const EXAMPLES: &str = "\
 Examples:
   echo hello | podbay write box note.txt
   podbay write box config.json < config.json
-  podbay write box run.sh --text 'echo hello' --mode 755
+  podbay write box run.sh --text 'echo hello' --chmod 755
   podbay write box lock --create-only --text ''
 
 The file is there whole or not at all; directories above it are made. 'podbay cp' copies files of any size.";
@@ -44,8 +44,8 @@ pub struct Arguments {
     create_only: bool,
 
     /// Permissions, as in 755; those of the file that is replaced when not given
-    #[arg(long, value_parser = mode)]
-    mode: Option<u32>,
+    #[arg(long, value_name = "MODE", value_parser = mode)]
+    chmod: Option<u32>,
 }
 
 fn mode(text: &str) -> Result<u32, String> {
@@ -63,7 +63,7 @@ pub async fn write(arguments: Arguments, settings: &Settings, output: &Output) -
         None => input()?,
     };
     let request =
-        Write { create_only: arguments.create_only, mode: arguments.mode, ..Write::new(run::path(arguments.path)) };
+        Write { create_only: arguments.create_only, mode: arguments.chmod, ..Write::new(run::path(arguments.path)) };
     let written = sandbox.write(&request, content).await?;
     output.answer(&written, || format!("{} ({})", escape(&written.path.to_string_lossy()), bytes(written.size)))
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod cluster;
+mod deploy;
 mod documents;
 mod home;
 mod hostile;

@@ -57,3 +57,14 @@ impl Finding {
         Self { fix: Some(fix.into()), ..self }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_documentation_tells_about_every_check() {
+        let page = include_str!("../../../../docs/troubleshooting.md");
+        for check in super::CHECKS {
+            assert!(page.contains(&format!("\n### `{check}`\n")), "docs/troubleshooting.md lacks `{check}`");
+        }
+    }
+}
