@@ -54,6 +54,11 @@ impl Cluster {
         Self { client, namespace: namespace.into() }
     }
 
+    /// The same cluster as the same account, in another namespace.
+    pub(crate) fn inside(&self, namespace: &str) -> Self {
+        Self { client: self.client.clone(), namespace: namespace.into() }
+    }
+
     /// The namespace of the sandboxes.
     pub fn namespace(&self) -> &str {
         &self.namespace

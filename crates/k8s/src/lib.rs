@@ -10,6 +10,7 @@ mod error;
 pub mod names;
 mod pod;
 pub mod raw;
+mod retry;
 
 pub use cluster::{Access, Cluster};
 pub use error::{Error, Result};

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
+use crate::retry::{Pauses, passes};
 
 /// Why a container waits that won't start by waiting. See
 /// <https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/kubelet/images/types.go> and `pkg/kubelet/container/sync_result.go`.
@@ -116,6 +117,7 @@ impl Waiting<'_> {
         let only = WatchParams::default().fields(&format!("metadata.name={name}"));
         let gone = || Ok(Err("it was deleted".to_owned()));
         let mut pod = pod.clone();
+        let mut pauses = Pauses::default();
         loop {
             match judge(&pod) {
                 State::Running => return Ok(Ok(pod)),
@@ -146,16 +148,16 @@ impl Waiting<'_> {
                     }
                 }
                 Err(error) if Error::code(&error) == Some(410) => {}
-                Err(error @ kube::Error::Api(_)) => return Err(Error::api("watch the pod")(error)),
-                // The API server may be restarting.
-                Err(error) => tracing::debug!(%error, "watching again"),
+                // The API server may be busy, or restarting.
+                Err(error) if passes(&error) => tracing::debug!(%error, "watching again"),
+                Err(error) => return Err(Error::api("watch the pod")(error)),
             }
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            tokio::time::sleep(pauses.next()).await;
             match pods.get_opt(&name).await {
                 Ok(Some(newer)) if newer.metadata.uid == pod.metadata.uid => pod = newer,
                 Ok(_) => return gone(),
-                Err(error @ kube::Error::Api(_)) => return Err(Error::api("get the pod")(error)),
-                Err(error) => tracing::debug!(%error, "looking again"),
+                Err(error) if passes(&error) => tracing::debug!(%error, "looking again"),
+                Err(error) => return Err(Error::api("get the pod")(error)),
             }
         }
     }

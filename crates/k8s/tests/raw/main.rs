@@ -2,6 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod exec;
+mod lifetime;
+mod namespaces;
 mod operations;
 mod pods;
+mod pool;
 mod provider;
+mod race;
+mod setup;

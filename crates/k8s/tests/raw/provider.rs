@@ -33,7 +33,7 @@ pub(crate) fn provider(namespace: &rig::Namespace, config: Config) -> Result<Raw
     Ok(Raw::new(Cluster::with_client(namespace.client(), namespace.name()), config)?)
 }
 
-fn wanted(id: &str) -> Wanted {
+pub(crate) fn wanted(id: &str) -> Wanted {
     Wanted { id: Some(id.into()), ..Wanted::default() }
 }
 
