@@ -41,14 +41,17 @@ impl Raw {
         let wish = self.wish(wanted)?;
         // What can be refused is refused before anything exists, and what protects a pod exists before the pod.
         manifest::pod(&self.config, &wish.name, &wish.marks, Default::default(), None, wish.limits.ttl)?;
-        if let Some(pool) = &self.pool {
-            pool.tend();
-        }
         for _ in 0..ATTEMPTS {
             match self.settle(&wish, wanted.id.is_some()).await {
                 // Somebody deleted it in the middle; it is wanted all the same.
                 Err(Error::SandboxNotFound(name)) => tracing::debug!(name, "a sandbox was deleted while it was made"),
-                settled => return settled,
+                settled => {
+                    // Only now: it would be in the way of the first sandbox.
+                    if let Some(pool) = &self.pool {
+                        pool.tend();
+                    }
+                    return settled;
+                }
             }
         }
         Err(Error::Config(format!("the sandbox {} was deleted {ATTEMPTS} times while it was being made", wish.name)))
@@ -82,14 +85,19 @@ impl Raw {
         let place = self.place(&wish.name);
         let mut candidate = self.pool.as_ref().and_then(|pool| pool.take());
         if candidate.is_none() && self.pool.is_some() {
-            if may_exist {
-                // Looking for a pod in vain costs more than looking for the Lease.
-                match place.leases.find(&wish.name).await {
-                    Err(Error::SandboxNotFound(_)) => {}
-                    found => return self.complete(wish, &place, found?, false).await,
+            // Mostly it doesn't exist, but then it mustn't cost a session.
+            let find = async {
+                match may_exist {
+                    true => place.leases.find(&wish.name).await,
+                    false => Err(Error::SandboxNotFound(wish.name.clone())),
                 }
+            };
+            let (found, free) = futures_util::future::join(find, self.candidate(&[])).await;
+            match found {
+                Err(Error::SandboxNotFound(_)) => {}
+                found => return self.complete(wish, &place, found?, false).await,
             }
-            candidate = self.candidate(&[]).await;
+            candidate = free.map(|candidate| self.approach(&place, candidate));
         }
         let prepared = candidate.is_none();
         if prepared {
@@ -112,6 +120,16 @@ impl Raw {
             None => {}
         }
         self.complete(wish, &place, lease, prepared).await
+    }
+
+    /// Opens a session to a pod while it is being claimed: that takes longer than anything else.
+    fn approach(&self, place: &Place, candidate: Candidate) -> Candidate {
+        let channel = channel(place, &candidate.holder, &self.config.workdir).ending_after(Limits::default());
+        let sandbox = Sandbox::new(channel);
+        let opening = sandbox.clone();
+        // Should it fail, whoever uses the sandbox tries again and learns why.
+        tokio::spawn(async move { drop(opening.hello().await) });
+        candidate.with_session(sandbox)
     }
 
     /// What has to be there before a pod can be made.
@@ -180,6 +198,12 @@ impl Raw {
             Ok(pod) => pod,
             // The next look finds it.
             Err(error) if Error::code(&error) == Some(409) => return Ok(None),
+            // A quota may refuse the second of two before anybody sees that they are the same, and it counts pods that are
+            // about to go.
+            Err(kube::Error::Api(status)) if is_quota(&status) && place.has_pods().await? => {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                return Ok(None);
+            }
             Err(error) => return Err(self.undo(lease, None, Error::api("make the sandbox's pod")(error)).await),
         };
         // Somebody may have removed the policy while no pod was under it.
@@ -282,6 +306,10 @@ impl Raw {
     fn watch(&self, place: &Place, name: &str, sandbox: &Sandbox) {
         pulse::watch(place.leases.clone(), name.to_owned(), sandbox.downgrade());
     }
+}
+
+fn is_quota(status: &kube::core::Status) -> bool {
+    status.code == 403 && status.message.contains("exceeded quota")
 }
 
 /// The way to a pod's container.

@@ -65,6 +65,18 @@ pub(crate) fn ending(pod: &Pod) -> Option<&'static str> {
     }
 }
 
+/// Whether a pod that was brought up is up yet: its node may be gone.
+pub(crate) fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    ending(pod).is_none() && conditions.iter().any(|one| one.type_ == "Ready" && one.status == "True")
+}
+
+/// Whether a container of a pod was started again.
+pub(crate) fn was_restarted(pod: &Pod) -> bool {
+    let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
+    statuses.iter().any(|one| one.restart_count > 0)
+}
+
 /// The pod as a Lease names it.
 pub(crate) fn holder_of(pod: &Pod) -> Holder {
     Holder { pod: pod.metadata.name.clone().unwrap_or_default(), uid: pod.metadata.uid.clone() }

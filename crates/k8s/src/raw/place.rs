@@ -6,13 +6,13 @@ use futures_util::TryStreamExt;
 use k8s_openapi::api::core::v1::{Namespace, Pod, ResourceQuota, ResourceQuotaSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::Api;
-use kube::api::{DeleteParams, ObjectMeta, PostParams, Preconditions, WatchEvent, WatchParams};
+use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions, WatchEvent, WatchParams};
 
 use super::config::Config;
 use super::lease::{Holder, Leases};
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
-use crate::names::{HOME, MANAGED_BY, PODBAY, SANDBOX};
+use crate::names::{self, HOME, MANAGED_BY, PODBAY, SANDBOX};
 use crate::retry::{Pauses, patiently};
 
 /// The one ResourceQuota in a sandbox's own namespace.
@@ -51,6 +51,13 @@ impl Place {
             // Once more, for what the API server says about it.
             Err(_) => self.pods.create(&PostParams::default(), pod).await,
         }
+    }
+
+    /// Whether there are pods of Podbay's, also such as are about to go.
+    pub(crate) async fn has_pods(&self) -> Result<bool> {
+        let ours = ListParams::default().labels(&names::ours()).limit(1);
+        let list = patiently(|| self.pods.list(&ours)).await.map_err(Error::api("list the sandboxes' pods"))?;
+        Ok(!list.items.is_empty())
     }
 
     /// Deletes a pod; one that is gone, or whose name another has, is no error.

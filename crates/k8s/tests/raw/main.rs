@@ -9,4 +9,5 @@ mod pods;
 mod pool;
 mod provider;
 mod race;
+mod robustness;
 mod setup;

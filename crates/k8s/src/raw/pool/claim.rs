@@ -19,7 +19,7 @@ use crate::retry::patiently;
 pub(crate) struct Candidate {
     pub(crate) holder: Holder,
     /// Since when the pod's deadline counts.
-    pub(super) started: Option<Timestamp>,
+    started: Option<Timestamp>,
     /// A session that is open to it.
     pub(crate) sandbox: Option<Sandbox>,
 }
@@ -28,6 +28,10 @@ impl Candidate {
     pub(crate) fn of(pod: &Pod) -> Self {
         let started = pod.status.as_ref().and_then(|status| status.start_time.as_ref()).map(|time| time.0);
         Self { holder: holder_of(pod), started, sandbox: None }
+    }
+
+    pub(crate) fn with_session(self, sandbox: Sandbox) -> Self {
+        Self { sandbox: Some(sandbox), ..self }
     }
 }
 

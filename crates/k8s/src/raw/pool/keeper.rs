@@ -15,7 +15,7 @@ use super::Shared;
 use super::claim::Candidate;
 use super::refill::{Outcome, Zeal};
 use crate::error::Error;
-use crate::raw::occupant::ending;
+use crate::raw::occupant::is_ready;
 use crate::retry::{Pauses, passes};
 
 /// How long to wait when another client fills the pool: it may be interrupted.
@@ -99,13 +99,13 @@ impl Keeper {
     }
 
     fn add(&mut self, pod: Pod) {
-        match ending(&pod) {
-            None => {
+        match is_ready(&pod) {
+            true => {
                 let name = pod.metadata.name.clone().unwrap_or_default();
                 let tried = self.warm.get(&name).is_some_and(|before| before.tried);
                 self.warm.insert(name, Warm { pod, tried });
             }
-            Some(_) => self.remove(&pod),
+            false => self.remove(&pod),
         }
     }
 
@@ -164,7 +164,7 @@ impl Keeper {
             let sandbox = self.shared.sandbox(&pod);
             match tokio::time::timeout(OPENING, sandbox.hello()).await {
                 Ok(Ok(_)) => {
-                    *self.shared.held() = Some(Candidate { sandbox: Some(sandbox), ..Candidate::of(&pod) });
+                    *self.shared.held() = Some(Candidate::of(&pod).with_session(sandbox));
                 }
                 Ok(Err(error)) => tracing::debug!(%error, name, "no session to a pod of the pool"),
                 Err(_) => tracing::debug!(name, "no session to a pod of the pool in time"),

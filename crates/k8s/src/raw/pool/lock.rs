@@ -39,7 +39,7 @@ pub(super) enum Attempt {
 }
 
 impl Shared {
-    fn lock_name(&self) -> String {
+    pub(super) fn lock_name(&self) -> String {
         format!("pb-pool-{}", self.config.warm_pool_name)
     }
 

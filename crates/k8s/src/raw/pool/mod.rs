@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::config::Config;
-use super::occupant::ending;
+use super::occupant::{ending, is_ready};
 use super::place::Place;
 use super::{manifest, network};
 use crate::error::{Error, Result};
@@ -94,8 +94,7 @@ impl Pool {
     pub(crate) async fn candidates(&self) -> Result<Vec<Candidate>> {
         let selector = self.shared.warm_selector();
         let warm = self.shared.list(&selector).await?;
-        let mut candidates: Vec<Candidate> =
-            warm.iter().filter(|pod| ending(pod).is_none()).map(Candidate::of).collect();
+        let mut candidates: Vec<Candidate> = warm.iter().filter(|pod| is_ready(pod)).map(Candidate::of).collect();
         candidates.sort_by_cached_key(|_| rand::random::<u64>());
         Ok(candidates)
     }

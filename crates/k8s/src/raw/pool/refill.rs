@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
 use podbay_client::Sandbox;
 use serde_json::json;
 
@@ -18,7 +19,7 @@ use crate::pod::startup::{Patience, Waiting};
 use crate::raw::creation::{channel, introduce};
 use crate::raw::lease;
 use crate::raw::manifest::{self, CONTAINER};
-use crate::raw::occupant::{ending, holder_of};
+use crate::raw::occupant::{ending, holder_of, is_ready, was_restarted};
 use crate::raw::{network, setup};
 
 /// How many pods are brought up at once.
@@ -53,7 +54,13 @@ impl Shared {
             Attempt::Superseded => return Ok(Outcome::Superseded),
         };
         let filled = self.while_held(self.fill(&lock, zeal)).await;
-        self.unlock().await;
+        match filled {
+            // A pool for nobody: nothing of it is to stay.
+            Ok(()) if self.target() == 0 => {
+                self.place.leases.delete(&self.lock_name(), lease::this(&lock)).await?;
+            }
+            _ => self.unlock().await,
+        }
         filled.map(|()| Outcome::Full)
     }
 
@@ -88,7 +95,7 @@ impl Shared {
             if state == Some(CLAIMED) || pod.metadata.deletion_timestamp.is_some() {
                 continue;
             }
-            let fresh = label(&pod, TEMPLATE) == Some(&self.template) && ending(&pod).is_none();
+            let fresh = label(&pod, TEMPLATE) == Some(&self.template) && self.is_sound(&pod);
             let wanted = zeal == Zeal::Missing || warm + warming.len() < self.target();
             match state {
                 Some(WARM) if fresh && wanted => warm += 1,
@@ -99,6 +106,17 @@ impl Shared {
             }
         }
         Ok((warm, warming))
+    }
+
+    /// Whether a pod may stay.
+    fn is_sound(&self, pod: &Pod) -> bool {
+        // What a setup script made outside of the volumes is gone with the container before.
+        if ending(pod).is_some() || self.config.setup_script.is_some() && was_restarted(pod) {
+            return false;
+        }
+        let made = pod.metadata.creation_timestamp.as_ref().map_or(0, |made| made.0.as_second());
+        let age = Timestamp::now().as_second().saturating_sub(made).max(0).unsigned_abs();
+        is_ready(pod) || age < self.config.startup_timeout
     }
 
     /// Deletes a pod that waits, unless somebody claims it first.
