@@ -114,8 +114,8 @@ pub enum Error {
     #[error("there is no sandbox {0:?} in this namespace; 'podbay list' shows those that are")]
     SandboxNotFound(String),
 
-    /// Something of that name exists, and Podbay didn't make it.
-    #[error("{0} exists and isn't Podbay's: choose another id or namespace")]
+    /// Something of that name exists, and Podbay didn't make it, or not as a sandbox.
+    #[error("{0} exists and isn't a sandbox of Podbay's: choose another id or namespace")]
     NotOurs(String),
 
     /// What was asked for can't be.

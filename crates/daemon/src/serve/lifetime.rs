@@ -34,7 +34,7 @@ struct Limits {
 }
 
 /// Limits as they are on disk: by the clock on the wall, which goes on while nobody runs.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 struct Kept {
     end_ms: Option<u64>,
     idle_ms: Option<u64>,
@@ -48,29 +48,24 @@ impl Lifetime {
     }
 
     /// One that is kept in a state directory. The one that is there already goes on.
-    ///
-    /// # Errors
-    /// When it can't be read or written.
-    pub fn kept(state: &Path, ttl: Option<Duration>, idle: Option<Duration>) -> io::Result<Self> {
+    pub fn kept(state: &Path, ttl: Option<Duration>, idle: Option<Duration>) -> Self {
         let file = state.join(FILE);
-        let mut lifetime = Self::new(ttl, idle);
-        match fs::read(&file) {
-            Ok(json) => {
-                let kept: Kept = serde_json::from_slice(&json).map_err(io::Error::other)?;
-                let now = Instant::now();
+        let before = fs::read(&file).ok().and_then(|json| serde_json::from_slice::<Kept>(&json).ok());
+        let lifetime = match before {
+            Some(kept) => {
                 let left = |end_ms: u64| Duration::from_millis(end_ms.saturating_sub(unix_ms()));
-                let end = kept.end_ms.and_then(|end| now.checked_add(left(end)));
-                lifetime.limits = Mutex::new(Limits { end, idle: kept.idle_ms.map(Duration::from_millis) });
+                Self::new(kept.end_ms.map(left), kept.idle_ms.map(Duration::from_millis))
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                lifetime.file = Some(file);
-                lifetime.keep()?;
-                return Ok(lifetime);
-            }
-            Err(error) => return Err(error),
+            None => Self::new(ttl, idle),
+        };
+        let lifetime = Self { file: Some(file), ..lifetime };
+        if before.is_none()
+            && let Err(error) = lifetime.keep()
+        {
+            // A full disk is no reason not to serve.
+            eprintln!("podbayd: the sandbox's times can't be written down, and won't outlast a restart: {error}");
         }
-        lifetime.file = Some(file);
-        Ok(lifetime)
+        lifetime
     }
 
     /// Sets other limits, counted from now.
@@ -168,10 +163,10 @@ mod tests {
     fn a_lifetime_goes_on_after_a_restart() {
         let dir = tempfile::tempdir().unwrap();
         let second = Duration::from_secs(1);
-        let first = Lifetime::kept(dir.path(), Some(100 * second), None).unwrap();
+        let first = Lifetime::kept(dir.path(), Some(100 * second), None);
         first.set(session::Lifetime { ttl_ms: Some(50_000), idle_ttl_ms: Some(7_000) }).unwrap();
         // What the next one is told at its start counts for nothing.
-        let limits = Lifetime::kept(dir.path(), Some(100 * second), None).unwrap().limits();
+        let limits = Lifetime::kept(dir.path(), Some(100 * second), None).limits();
         let left = limits.end.unwrap() - Instant::now();
         assert!(left > 48 * second && left <= 50 * second, "{left:?}");
         assert_eq!(limits.idle, Some(7 * second));

@@ -127,7 +127,7 @@ async fn serve(options: Options, state: &Path, socket: Option<OwnedFd>, forked: 
     let files = Arc::new(files::new(state, &workdir));
     let workdir = RawPath::from(workdir.as_os_str().as_bytes());
     let lifetime = match options.ends_container {
-        true => lifetime::Lifetime::kept(state, options.ttl, options.idle_ttl)?,
+        true => lifetime::Lifetime::kept(state, options.ttl, options.idle_ttl),
         false => lifetime::Lifetime::new(options.ttl, options.idle_ttl),
     };
     let daemon = Arc::new(Daemon {

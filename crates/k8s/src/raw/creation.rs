@@ -105,20 +105,21 @@ impl Raw {
         }
         let named =
             candidate.as_ref().map_or_else(|| Holder::new_for(&wish.name), |candidate| candidate.holder.clone());
-        let (lease, made) = place.leases.make(&wish.name, &wish.marks, &named).await?;
-        match candidate {
-            Some(candidate) if made => {
-                if let Some(provided) = self.claim(wish, &place, &lease, candidate).await? {
+        let made = place.leases.make(&wish.name, &wish.marks, &named).await;
+        match (candidate, &made, &self.pool) {
+            (Some(candidate), Ok((lease, true)), pool) => {
+                let claimed = self.claim(wish, &place, lease, candidate).await;
+                if let Some(pool) = pool {
+                    pool.used();
+                }
+                if let Some(provided) = claimed? {
                     return Ok(provided);
                 }
             }
-            Some(candidate) => {
-                if let Some(pool) = &self.pool {
-                    pool.put_back(candidate);
-                }
-            }
-            None => {}
+            (Some(candidate), _, Some(pool)) => pool.put_back(candidate),
+            _ => {}
         }
+        let (lease, _) = made?;
         self.complete(wish, &place, lease, prepared).await
     }
 

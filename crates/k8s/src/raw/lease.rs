@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::bootstrap::Limits;
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
-use crate::names::{IDLE_TTL, MANAGED_BY, Marks, PODBAY, TTL};
+use crate::names::{IDLE_TTL, MANAGED_BY, Marks, PODBAY, SANDBOX, TTL};
 use crate::retry::patiently;
 
 /// The pod that a Lease names: its name from the beginning, its UID once it exists. With the name known before, any caller
@@ -97,9 +97,10 @@ impl Leases {
             .map_err(Error::api("get the sandbox's Lease"))?
             .filter(|lease| lease.metadata.deletion_timestamp.is_none())
             .ok_or_else(|| Error::SandboxNotFound(name.to_owned()))?;
-        let labels = lease.metadata.labels.as_ref();
-        match labels.and_then(|labels| labels.get(MANAGED_BY)).map(String::as_str) {
-            Some(PODBAY) => Ok(lease),
+        let label = |key: &str| lease.metadata.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
+        // A pool's Lease is Podbay's too, and no sandbox.
+        match (label(MANAGED_BY), label(SANDBOX)) {
+            (Some(PODBAY), Some(sandbox)) if sandbox == name => Ok(lease),
             _ => Err(Error::NotOurs(format!("the Lease {name}"))),
         }
     }

@@ -116,3 +116,28 @@ async fn clean_up_asks_podbayd_before_it_takes_a_sandbox_for_idle() -> Result<()
     ensure!((stats.total, stats.idle) == (1, 0), "{stats:?}: its Lease wasn't renewed");
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_says_nothing_does_not_look_idle() -> Result<()> {
+    let Some(cluster) = rig::cluster().await? else { return Ok(()) };
+    let namespace = cluster.namespace(rules()).await?;
+    let raw = provider(&namespace, config(rig::BUSYBOX))?;
+    let busy = raw.get_or_create(&wanted("pb-busy")).await?;
+    let idle = raw.get_or_create(&wanted("pb-idle")).await?;
+    idle.sandbox.run("true").await?;
+    let sleep = tokio::spawn(async move { busy.sandbox.run("sleep 100").await });
+    // A Lease is renewed once a minute at most.
+    tokio::time::sleep(Duration::from_secs(64)).await;
+    let active = |page: podbay_client::provider::Page| -> Result<Vec<u64>> {
+        page.sandboxes.iter().map(|one| Ok(one.active_ms.context("never")? - one.created_ms)).collect()
+    };
+    let after = active(raw.list(&Query::default()).await?)?;
+    sleep.abort();
+    ensure!(after[0] > 50_000, "busy: last active {} ms after its creation", after[0]);
+    // It was used within its first minute, and not since.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let later = active(raw.list(&Query::default()).await?)?;
+    ensure!(later[1] == after[1], "idle: {} ms, then {} ms", after[1], later[1]);
+    drop(idle);
+    Ok(())
+}

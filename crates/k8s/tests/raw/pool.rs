@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use futures_util::future::try_join_all;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::ListParams;
@@ -90,6 +91,15 @@ async fn a_sandbox_from_the_pool_is_there_at_once() -> Result<()> {
     }
     println!("delete to pod gone: {:?}", start.elapsed());
 
+    // The pool's own Lease is no sandbox, whoever calls it one.
+    for error in [
+        raw.get_or_create(&wanted("pb-pool-default")).await.err().context("made")?.to_string(),
+        raw.reconnect("pb-pool-default").await.err().context("found")?.to_string(),
+        raw.delete("pb-pool-default").await.err().context("deleted")?.to_string(),
+    ] {
+        ensure!(error.contains("isn't a sandbox of Podbay's"), "{error}");
+    }
+
     // By its size the pool is also emptied.
     until_available(&raw, 2).await?;
     drop(raw);
@@ -97,6 +107,8 @@ async fn a_sandbox_from_the_pool_is_there_at_once() -> Result<()> {
     none.refill().await?;
     let left = none.list(&Query { phase: Some(Phase::Warm), ..Query::default() }).await?;
     ensure!(left.sandboxes.is_empty(), "{left:?}");
+    let leases: Api<Lease> = Api::namespaced(cluster.admin(), namespace.name());
+    ensure!(leases.get_opt("pb-pool-default").await?.is_none(), "the pool's Lease stays");
     Ok(())
 }
 

@@ -20,6 +20,8 @@ pub(crate) struct Candidate {
     pub(crate) holder: Holder,
     /// Since when the pod's deadline counts.
     started: Option<Timestamp>,
+    /// The deadline that it has already.
+    deadline: Option<u64>,
     /// A session that is open to it.
     pub(crate) sandbox: Option<Sandbox>,
 }
@@ -27,7 +29,9 @@ pub(crate) struct Candidate {
 impl Candidate {
     pub(crate) fn of(pod: &Pod) -> Self {
         let started = pod.status.as_ref().and_then(|status| status.start_time.as_ref()).map(|time| time.0);
-        Self { holder: holder_of(pod), started, sandbox: None }
+        let deadline = pod.spec.as_ref().and_then(|spec| spec.active_deadline_seconds);
+        let deadline = deadline.and_then(|seconds| u64::try_from(seconds).ok());
+        Self { holder: holder_of(pod), started, deadline, sandbox: None }
     }
 
     pub(crate) fn with_session(self, sandbox: Sandbox) -> Self {
@@ -63,16 +67,26 @@ pub(crate) async fn claim(
         let now = Timestamp::now().as_second();
         // It counts from the pod's start, not from now.
         let age = candidate.started.map_or(0, |started| (now - started.as_second()).max(0)).unsigned_abs();
-        patch.push(json!({"op": "add", "path": "/spec/activeDeadlineSeconds", "value": age.saturating_add(ttl)}));
+        // One that is there can only be lowered.
+        let deadline = age.saturating_add(ttl).min(candidate.deadline.unwrap_or(u64::MAX));
+        patch.push(json!({"op": "add", "path": "/spec/activeDeadlineSeconds", "value": deadline}));
     }
     match json_patch(place, &candidate.holder.pod, &patch).await {
         Ok(pod) => Ok(Some(pod)),
-        // A test that fails is a 422.
-        Err(error) if matches!(Error::code(&error), Some(404 | 409 | 422)) => {
+        Err(error) if is_taken(&error) => {
             tracing::debug!(%error, pod = candidate.holder.pod, "another has it");
             Ok(None)
         }
         Err(error) => Err(Error::api("claim a pod of the pool")(error)),
+    }
+}
+
+/// Whether a pod isn't what a patch tests for any more.
+pub(super) fn is_taken(error: &kube::Error) -> bool {
+    match error {
+        // A test that fails is a 422, as is a pod that can't be; only the latter is told in so many words.
+        kube::Error::Api(status) if status.code == 422 => !status.message.contains("is invalid"),
+        error => matches!(Error::code(error), Some(404 | 409)),
     }
 }
 

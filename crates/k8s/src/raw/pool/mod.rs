@@ -44,7 +44,7 @@ struct Shared {
     identity: String,
     /// A pod to which a session is open: the next to be claimed.
     held: Mutex<Option<Candidate>>,
-    /// Somebody took it.
+    /// It was used.
     taken: Notify,
     lock: Mutex<lock::Seen>,
 }
@@ -73,13 +73,14 @@ impl Pool {
         }
     }
 
-    /// The pod to which a session is open, if there is one.
+    /// The pod to which a session is open, if there is one. Whoever takes it either gives it back or uses it.
     pub(crate) fn take(&self) -> Option<Candidate> {
-        let candidate = self.shared.held().take();
-        if candidate.is_some() {
-            self.shared.taken.notify_one();
-        }
-        candidate
+        self.shared.held().take()
+    }
+
+    /// What was taken is used: another session is to be opened.
+    pub(crate) fn used(&self) {
+        self.shared.taken.notify_one();
     }
 
     /// Gives back what wasn't needed.

@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use podbay_client::Sandbox;
 use serde_json::json;
 
-use super::claim::{json_patch, pointer};
+use super::claim::{is_taken, json_patch, pointer};
 use super::lock::Attempt;
 use super::{Shared, label};
 use crate::bootstrap::Limits;
@@ -127,7 +127,7 @@ impl Shared {
         ];
         match json_patch(&self.place, pod.metadata.name.as_deref().unwrap_or_default(), &patch).await {
             Ok(_) => self.place.delete_pod(&holder_of(pod)).await,
-            Err(error) if matches!(Error::code(&error), Some(404 | 409 | 422)) => Ok(()),
+            Err(error) if is_taken(&error) => Ok(()),
             Err(error) => Err(Error::api("discard a pod of the pool")(error)),
         }
     }
