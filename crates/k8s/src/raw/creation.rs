@@ -17,7 +17,7 @@ use super::{Raw, network, pulse, setup};
 use crate::bootstrap::Limits;
 use crate::channel::exec::{Container, ExecChannel};
 use crate::error::{Error, Result};
-use crate::names::{self, HOME, IDLE_TTL, Marks, TTL};
+use crate::names::{self, HOME, IDLE_TTL, Marks, POOL, TTL};
 use crate::pod::startup::{Patience, Waiting};
 
 /// How often a sandbox whose pod is replaced meanwhile is looked at again.
@@ -285,6 +285,17 @@ impl Raw {
         let unused = lease::used(lease).map_or(0, |used| Timestamp::now().as_second() - used.as_second());
         if unused >= pulse::EVERY.as_secs() as i64 {
             place.leases.renew(&name).await;
+        }
+        let limits = lease::limits_left(lease);
+        let pooled = pod.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(POOL));
+        if pooled && limits != Limits::default() {
+            // Whoever claimed it may have been killed before it could tell podbayd. Nobody has to wait for this.
+            let sandbox = sandbox.clone();
+            tokio::spawn(async move {
+                if let Err(error) = claim::set_limits(&sandbox, limits).await {
+                    tracing::debug!(%error, "podbayd couldn't be told how long it may go on");
+                }
+            });
         }
         self.watch(place, &name, &sandbox);
         Ok(Provided { id: name, sandbox, created, leash: None })

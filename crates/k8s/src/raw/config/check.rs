@@ -280,6 +280,14 @@ mod tests {
     }
 
     #[test]
+    fn an_architecture_without_podbayd_is_refused() {
+        for (name, arch) in [("amd64", "x86_64"), ("arm64", "aarch64")] {
+            let checked = Config { image_arch: Some(name.into()), ..Config::default() }.check();
+            assert_eq!(checked.is_ok(), podbay_embed::daemon(arch).is_some(), "{name}");
+        }
+    }
+
+    #[test]
     fn the_label_prefix_is_a_domain_of_the_users() {
         for good in ["acme.example/", "a/", "user.podbay.dev/"] {
             Config { label_prefix: good.into(), ..Config::default() }.check().unwrap();

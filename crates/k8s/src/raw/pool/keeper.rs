@@ -28,9 +28,14 @@ const AFTER_FAILURE: Duration = Duration::from_secs(2);
 /// How long opening a session may take.
 const OPENING: Duration = Duration::from_secs(20);
 
+/// How long whoever got a pod is left alone with it: opening sessions and making pods would be in the way of the first
+/// command.
+const QUIET: Duration = Duration::from_millis(150);
+
 /// Looks after a pool, for ever.
 pub(super) async fn keep(shared: Arc<Shared>) {
-    let mut keeper = Keeper { shared, warm: BTreeMap::new(), refill: JoinSet::new(), not_before: None, failures: 0 };
+    let mut keeper =
+        Keeper { shared, warm: BTreeMap::new(), refill: JoinSet::new(), not_before: None, quiet: None, failures: 0 };
     let mut pauses = Pauses::default();
     loop {
         match keeper.follow().await {
@@ -51,6 +56,7 @@ struct Keeper {
     warm: BTreeMap<String, Warm>,
     refill: JoinSet<bool>,
     not_before: Option<Instant>,
+    quiet: Option<Instant>,
     failures: u32,
 }
 
@@ -81,19 +87,23 @@ impl Keeper {
         let shared = self.shared.clone();
         loop {
             self.tend().await;
-            let pause = self.not_before;
+            let (pause, quiet) = (self.not_before, self.quiet);
             tokio::select! {
                 event = events.try_next() => match event? {
                     Some(WatchEvent::Added(pod) | WatchEvent::Modified(pod)) => self.add(pod),
                     // One that was claimed is out of the selection.
-                    Some(WatchEvent::Deleted(pod)) => self.remove(&pod),
+                    Some(WatchEvent::Deleted(pod)) => {
+                        self.remove(&pod);
+                        self.hush();
+                    }
                     Some(WatchEvent::Bookmark(_)) => {}
                     Some(WatchEvent::Error(status)) => return Err(kube::Error::Api(status)),
                     None => return Ok(()),
                 },
-                () = shared.taken.notified() => {}
+                () = shared.taken.notified() => self.hush(),
                 Some(filled) = self.refill.join_next() => self.note(filled.unwrap_or(false)),
                 () = until(pause) => self.not_before = None,
+                () = until(quiet) => self.quiet = None,
             }
         }
     }
@@ -118,7 +128,15 @@ impl Keeper {
         }
     }
 
+    /// Leaves whoever got a pod alone. Not for ever, however many get one.
+    fn hush(&mut self) {
+        self.quiet.get_or_insert(Instant::now() + QUIET);
+    }
+
     async fn tend(&mut self) {
+        if self.quiet.is_some() {
+            return;
+        }
         self.hold().await;
         let short = self.warm.len() < self.shared.target();
         if short && self.refill.is_empty() && self.not_before.is_none() {

@@ -93,8 +93,9 @@ impl Pool {
 
     /// The pods that can be had, in no order, so that those who look at once don't all want the same.
     pub(crate) async fn candidates(&self) -> Result<Vec<Candidate>> {
-        let selector = self.shared.warm_selector();
-        let warm = self.shared.list(&selector).await?;
+        // From the API server's memory: a list that must be up to date waits there for up to 100 ms, and a pod that isn't
+        // warm any more is refused to whoever wants it.
+        let warm = self.shared.list(ListParams::default().labels(&self.shared.warm_selector()).match_any()).await?;
         let mut candidates: Vec<Candidate> = warm.iter().filter(|pod| is_ready(pod)).map(Candidate::of).collect();
         candidates.sort_by_cached_key(|_| rand::random::<u64>());
         Ok(candidates)
@@ -123,7 +124,7 @@ impl Pool {
     }
 
     pub(crate) async fn status(&self) -> Result<PoolStatus> {
-        let all = self.shared.list(&self.shared.pool_selector()).await?;
+        let all = self.shared.list(ListParams::default().labels(&self.shared.pool_selector())).await?;
         let live: Vec<&Pod> = all.iter().filter(|pod| ending(pod).is_none()).collect();
         let fresh = |pod: &&&Pod| label(pod, TEMPLATE) == Some(&self.shared.template);
         Ok(PoolStatus {
@@ -160,8 +161,7 @@ impl Shared {
         format!("{},{STATE}={WARM},{TEMPLATE}={}", self.pool_selector(), self.template)
     }
 
-    async fn list(&self, selector: &str) -> Result<Vec<Pod>> {
-        let parameters = ListParams::default().labels(selector);
+    async fn list(&self, parameters: ListParams) -> Result<Vec<Pod>> {
         let list = patiently(|| self.place.pods.list(&parameters)).await;
         Ok(list.map_err(Error::api("list the pods of the pool"))?.items)
     }

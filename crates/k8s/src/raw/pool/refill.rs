@@ -6,6 +6,7 @@ use futures_util::StreamExt;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
+use kube::api::ListParams;
 use podbay_client::Sandbox;
 use serde_json::json;
 
@@ -90,7 +91,7 @@ impl Shared {
     /// Removes what doesn't belong in the pool. Gives how many are warm, and those that somebody began to warm.
     async fn weed(&self, zeal: Zeal) -> Result<(usize, Vec<Pod>)> {
         let (mut warm, mut warming) = (0, Vec::new());
-        for pod in self.list(&self.pool_selector()).await? {
+        for pod in self.list(ListParams::default().labels(&self.pool_selector())).await? {
             let state = label(&pod, STATE);
             if state == Some(CLAIMED) || pod.metadata.deletion_timestamp.is_some() {
                 continue;
