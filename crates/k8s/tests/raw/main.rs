@@ -4,7 +4,13 @@
 mod bootstrap;
 mod exec;
 mod faults;
+mod lifetime;
+mod namespaces;
 mod network;
 mod operations;
 mod pods;
+mod pool;
 mod provider;
+mod race;
+mod robustness;
+mod setup;
