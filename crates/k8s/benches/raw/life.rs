@@ -68,10 +68,7 @@ pub async fn measure(bench: &Bench) {
 
 /// From a pool, with a pause in which it is filled again: what is measured is a pod that waits, not a queue for it.
 async fn warm(bench: &Bench, table: &Table) {
-    let mut pooled = serde_json::to_value(config(rig::DEBIAN)).unwrap();
-    pooled["warm_pool_size"] = 2.into();
-    let Ok(pooled) = serde_json::from_value::<Config>(pooled) else { return };
-    let raw = bench.raw(pooled).await;
+    let raw = bench.raw(Config { warm_pool_size: 2, ..config(rig::DEBIAN) }).await;
     let mut times = Vec::new();
     for _ in 0..ROUNDS {
         raw.refill().await.unwrap();
