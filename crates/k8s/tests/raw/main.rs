@@ -1,6 +1,7 @@
 //! Sandboxes as plain pods, on a real cluster, with an account that may do no more than is needed.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
+mod bootstrap;
 mod exec;
 mod faults;
 mod lifetime;
