@@ -77,6 +77,17 @@ fn the_hosts_network_is_there_only_when_asked_for() {
 }
 
 #[test]
+fn without_namespaces_files_are_closed_all_the_same() {
+    for person in Person::all() {
+        let script = "cat /etc/shadow /etc/hostname 2>/dev/null; echo made > file; cat file";
+        let output = person.output(&["run", "--isolation", "landlock", "--", "sh", "-c", script]);
+        assert_eq!(text(&output.stdout), "made\n", "{:?}: {}", person.id, text(&output.stderr));
+        let doctor = person.output(&["doctor", "--set", "local.isolation=landlock"]);
+        assert!(doctor.status.success() && text(&doctor.stdout).contains("isolated by Landlock"), "{doctor:?}");
+    }
+}
+
+#[test]
 fn limits_hold() {
     for person in Person::all() {
         let many = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 2 & done; wait";
