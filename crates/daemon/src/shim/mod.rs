@@ -113,7 +113,7 @@ impl Shim {
             start,
         };
         if !reserve::lay_in(&temporary(control::ENDED)) {
-            eprintln!("podbayd: command {}: the disk is full, and its outcome may get lost", shim.start.id);
+            complain(format_args!("command {}: the disk is full, and its outcome may get lost", shim.start.id));
         }
         let spawned = Confinement::make(&shim.start.id, &shim.start.command.limits).and_then(|confinement| {
             shim.confinement = confinement;

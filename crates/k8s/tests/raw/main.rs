@@ -3,7 +3,13 @@
 
 mod exec;
 mod faults;
+mod lifetime;
+mod namespaces;
 mod network;
 mod operations;
 mod pods;
+mod pool;
 mod provider;
+mod race;
+mod robustness;
+mod setup;
