@@ -2,8 +2,7 @@
 
 use clap::Args;
 use podbay::config::Config;
-use podbay::k8s::doctor::{Doctor, Examination, State};
-use podbay::k8s::rights::Features;
+use podbay::k8s::doctor::{Depth, Doctor, State};
 
 use crate::failure::Failure;
 use crate::local_mode::{self, Isolation};
@@ -29,14 +28,6 @@ pub struct Arguments {
     /// With --mode raw: starts no pods, so that neither image nor network rules are tried
     #[arg(long)]
     quick: bool,
-
-    /// With --mode raw: also the rights that a pool takes
-    #[arg(long)]
-    pool: bool,
-
-    /// With --mode raw: also the rights that a namespace for each sandbox takes
-    #[arg(long)]
-    namespace_per_sandbox: bool,
 }
 
 /// Looks.
@@ -50,11 +41,9 @@ pub async fn doctor(arguments: Arguments, settings: &Settings, output: &Output) 
 
 async fn cluster(arguments: &Arguments, config: &Config, output: &Output) -> Result<u8, Failure> {
     let doctor = Doctor::new(config.cluster().await?, config.raw()?).map_err(podbay::Error::from)?;
-    let features =
-        Features { network_rules: false, pool: arguments.pool, namespace_per_sandbox: arguments.namespace_per_sandbox };
-    let examination = Examination { features, quick: arguments.quick };
+    let depth = if arguments.quick { Depth::Quick } else { Depth::Full };
     let report = tokio::select! {
-        report = doctor.examine(examination) => report,
+        report = doctor.examine(depth) => report,
         signal = signals::end() => {
             let signal = signal?;
             doctor.clean_up().await?;
