@@ -30,6 +30,29 @@ pub(super) struct Wish {
     pub(super) limits: Limits,
 }
 
+/// A sandbox that is being made. When its maker gives up in the middle, it is removed.
+struct Unfinished<'a> {
+    raw: &'a Raw,
+    name: Option<String>,
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        // Outside a runtime nothing can be asked for any more; the reaper finds it.
+        let (Some(name), Ok(runtime)) = (self.name.take(), tokio::runtime::Handle::try_current()) else { return };
+        let raw = self.raw.clone();
+        runtime.spawn(async move {
+            // The request that makes it may be cut off here and be served all the same, a moment later.
+            for pause in [Duration::ZERO, Duration::from_secs(2)] {
+                tokio::time::sleep(pause).await;
+                if let Err(error) = raw.remove(&name).await {
+                    tracing::warn!(%error, name, "a sandbox that nobody waits for couldn't be removed");
+                }
+            }
+        });
+    }
+}
+
 impl Raw {
     pub(super) async fn provide(&self, wanted: &Wanted) -> Result<Provided> {
         if wanted.leashed {
@@ -41,6 +64,8 @@ impl Raw {
         let wish = self.wish(wanted)?;
         // What can be refused is refused before anything exists, and what protects a pod exists before the pod.
         manifest::pod(&self.config, &wish.name, &wish.marks, Default::default(), None, wish.limits.ttl)?;
+        // Under a name that nobody else knows, what isn't handed over is lost.
+        let mut unfinished = Unfinished { raw: self, name: wanted.id.is_none().then(|| wish.name.clone()) };
         for _ in 0..ATTEMPTS {
             match self.settle(&wish, wanted.id.is_some()).await {
                 // Somebody deleted it in the middle; it is wanted all the same.
@@ -49,6 +74,9 @@ impl Raw {
                     // Only now: it would be in the way of the first sandbox.
                     if let Some(pool) = &self.pool {
                         pool.tend();
+                    }
+                    if settled.is_ok() {
+                        unfinished.name = None;
                     }
                     return settled;
                 }
@@ -112,8 +140,10 @@ impl Raw {
                 if let Some(pool) = pool {
                     pool.used();
                 }
-                if let Some(provided) = claimed? {
-                    return Ok(provided);
+                match claimed {
+                    Ok(Some(provided)) => return Ok(provided),
+                    Ok(None) => {}
+                    Err(error) => return Err(self.undo(lease, None, error).await),
                 }
             }
             (Some(candidate), _, Some(pool)) => pool.put_back(candidate),

@@ -85,7 +85,8 @@ fn spec(config: &Config, ttl: Option<u64>) -> Result<Value> {
         profile @ ("RuntimeDefault" | "Unconfined") => json!({"type": profile}),
         path => json!({"type": "Localhost", "localhostProfile": path}),
     };
-    let command = config.command.clone().unwrap_or_else(|| vec!["sh".into(), "-c".into(), WAIT.into()]);
+    let command = config.command.clone().filter(|command| !only_waits(command));
+    let command = command.unwrap_or_else(|| vec!["sh".into(), "-c".into(), WAIT.into()]);
     let env: Vec<Value> = config.env.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
     let mut spec = json!({
         "restartPolicy": "OnFailure",
@@ -149,6 +150,13 @@ fn spec(config: &Config, ttl: Option<u64>) -> Result<Value> {
         spec["imagePullSecrets"] = config.image_pull_secrets.iter().map(|name| json!({"name": name})).collect();
     }
     Ok(spec)
+}
+
+/// Whether a command does nothing but wait. As the first process such a one ignores TERM, so that neither podbayd nor the
+/// kubelet could end the sandbox in good order; Podbay's own waits better.
+fn only_waits(command: &[String]) -> bool {
+    let words: Vec<&str> = command.iter().map(String::as_str).collect();
+    matches!(words[..], ["sleep", "infinity" | "inf"] | ["tail", "-f", "/dev/null"])
 }
 
 fn plain(part: &impl serde::Serialize) -> Result<Value> {

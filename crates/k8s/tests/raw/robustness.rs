@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use futures_util::future::{join_all, try_join_all};
 use http::{Method, StatusCode};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::Api;
@@ -134,5 +135,32 @@ async fn sandboxes_run_where_their_architecture_is() -> Result<()> {
     let pods: Api<Pod> = Api::namespaced(cluster.admin(), namespace.name());
     let spec = pods.list(&ListParams::default()).await?.items.remove(0).spec.context("no spec")?;
     ensure!(spec.node_selector.unwrap_or_default()["kubernetes.io/arch"] == arch);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_waits_for_any_more_is_removed() -> Result<()> {
+    let Some(cluster) = rig::cluster().await? else { return Ok(()) };
+    let namespace = cluster.namespace(rules()).await?;
+    let waits = Config { command: Some(vec!["sleep".into(), "infinity".into()]), ..config(rig::BUSYBOX) };
+    let raw = provider(&namespace, Config { setup_script: Some("sleep 60".into()), ..waits })?;
+    let pods: Api<Pod> = Api::namespaced(cluster.admin(), namespace.name());
+    let leases: Api<Lease> = Api::namespaced(cluster.admin(), namespace.name());
+    // Given up at different moments: while the Lease is made, while the pod starts, while the setup script runs.
+    for millis in [10, 200, 2500] {
+        let made = tokio::time::timeout(Duration::from_millis(millis), raw.get_or_create(&Wanted::default())).await;
+        ensure!(made.is_err(), "it was made within {millis} ms");
+        let start = std::time::Instant::now();
+        loop {
+            let left =
+                (pods.list(&ListParams::default()).await?.items, leases.list(&ListParams::default()).await?.items);
+            // A request that was cut off may be served a moment later.
+            if left.0.is_empty() && left.1.is_empty() && start.elapsed() > Duration::from_secs(1) {
+                break;
+            }
+            ensure!(start.elapsed() < Duration::from_secs(15), "left after {millis} ms: {left:?}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
     Ok(())
 }

@@ -25,7 +25,8 @@ pub struct Config {
     pub setup_script: Option<String>,
     /// Where commands start: an empty volume.
     pub workdir: String,
-    /// What the container runs; a shell that waits when there is none. It should end on TERM.
+    /// What the container runs; a shell that waits when there is none, or none that does more (`sleep infinity`). It should
+    /// end on TERM, with code 0: that is how podbayd ends a sandbox whose time is up.
     pub command: Option<Vec<String>>,
     /// Environment variables.
     pub env: BTreeMap<String, String>,
