@@ -225,3 +225,59 @@ async fn a_strict_audit_stops_what_it_cant_record() {
     assert!(lines.contains(r#""decision":"failed""#) && lines.contains(r#""error":"not_found""#), "{lines}");
     local.delete(&made.id).await.unwrap();
 }
+
+#[tokio::test]
+async fn rules_hold_for_each_file_of_a_tree() {
+    let home = tempfile::tempdir().unwrap();
+    let local = local(&home);
+    let made = local.get_or_create(&leashed()).await.unwrap();
+    let deny = |reads| Policy {
+        paths: Scope { deny_prefixes: vec!["/workspace/t/secret".into()], rules_for_reads: reads, ..Scope::default() },
+        commands: CommandRules::default(),
+    };
+    let entries: Arc<Mutex<Vec<Entry>>> = Arc::default();
+    let record = entries.clone();
+    let audit = Audit::new(move |entry: &Entry| {
+        record.lock().unwrap().push(entry.clone());
+        Ok(())
+    });
+    let source = home.path().join("t");
+    for (name, content) in [("open", "o"), ("secret/key", "k"), ("deep/er", "e")] {
+        let file = source.join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, content).unwrap();
+    }
+    let meter = |_| {};
+    let meter = podbay::Meter::new(&meter);
+    let guarded = Guarded::new(made.sandbox.clone(), &made.id, deny(false), audit.clone());
+    let sent = guarded.upload_tree(&source, &"/workspace/t".into(), &meter).await.unwrap();
+    assert_eq!((sent.files, sent.failed.len()), (2, 1), "{sent:?}");
+    assert_eq!((&*sent.failed[0].0, sent.failed[0].1.code()), ("secret/key", Some(ErrorCode::PolicyDenied)));
+    assert_eq!(made.sandbox.run("find t -type f | sort").await.unwrap().text(), "t/deep/er\nt/open\n");
+    let decided = |target: &str| {
+        let entries = entries.lock().unwrap();
+        let of_file = entries.iter().find(|entry| entry.op == "upload" && entry.target == target);
+        of_file.map(|entry| (entry.decision, entry.bytes))
+    };
+    assert_eq!(decided("/workspace/t/open"), Some((Decision::Allowed, Some(1))));
+    assert_eq!(decided("/workspace/t/secret/key"), Some((Decision::Denied, None)));
+
+    // Where the rules hold for reading too, what they deny isn't there.
+    made.sandbox.run("mkdir -p t/secret; echo k > t/secret/key").await.unwrap();
+    let readers = Guarded::new(made.sandbox.clone(), &made.id, deny(true), audit);
+    let back = home.path().join("back");
+    let fetched = readers.download_tree(&"/workspace/t".into(), &back, &meter).await.unwrap();
+    assert_eq!((fetched.files, fetched.failed.len()), (2, 0), "{fetched:?}");
+    assert!(back.join("open").exists() && !back.join("secret/key").exists());
+    let each = ["/workspace/t/open", "/workspace/t/secret/key"].map(Download::new).to_vec();
+    let each = readers.download_all(each).await;
+    assert_eq!(each[0].as_ref().unwrap(), "o");
+    assert_eq!(each[1].as_ref().unwrap_err().code(), Some(ErrorCode::PolicyDenied));
+
+    // What can't be recorded isn't sent.
+    let broken = Audit::new(|_: &Entry| Err(io::Error::other("the disk is full"))).strict();
+    let strict = Guarded::new(made.sandbox.clone(), &made.id, Policy::default(), broken);
+    assert!(strict.upload_tree(&source, &"/workspace/strict".into(), &meter).await.is_err());
+    assert!(!made.sandbox.run("test -e strict").await.unwrap().success());
+    local.delete(&made.id).await.unwrap();
+}

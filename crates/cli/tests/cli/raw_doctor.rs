@@ -44,6 +44,22 @@ async fn a_cluster_that_is_well_is_found_well_and_left_as_it_was() -> Result<()>
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_trial_leaves_nothing_behind() -> Result<()> {
+    let Some(site) = Site::new("interrupted", &[]).await? else { return Ok(()) };
+    let mut child = site.podbay(&["doctor"]).stdout(std::process::Stdio::null()).spawn()?;
+    let begun = std::time::Instant::now();
+    while site.pods().await?.is_empty() {
+        ensure!(begun.elapsed().as_secs() < 60, "no pod");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT)?;
+    let status = child.wait()?;
+    ensure!(status.code() == Some(130), "{status}");
+    ensure!(site.leases()?.is_empty() && site.pods().await?.is_empty());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn rules_that_dont_hold_are_noticed() -> Result<()> {
     let Some(site) = Site::new("rules", &[]).await? else { return Ok(()) };
     let policy = |name: &str, spec: &str| {

@@ -63,12 +63,12 @@ fn grant(right: Right, verbs: &[&str], who: &str, space: Option<&str>) -> String
         Some(account) => format!("--serviceaccount={account}"),
         None => format!("--user={}", quoted(who)),
     };
-    let (role, flag) = match space {
-        Some(space) => ("role", format!(" -n {space}")),
-        None => ("clusterrole", String::new()),
+    let (role, flag, install) = match space {
+        Some(space) => ("role", format!(" -n {space}"), format!("--namespace {space}")),
+        None => ("clusterrole", String::new(), "--namespace-per-sandbox".to_owned()),
     };
     format!(
-        "podbay install raw | kubectl apply -f - makes an account that may; for this one: \
+        "podbay install raw {install} | kubectl apply -f - makes an account that may; for this one: \
          kubectl create {role} {name}{flag} --verb={} --resource={resource} && \
          kubectl create {role}binding {name}{flag} --{role}={name} {subject}",
         verbs.join(",")
