@@ -1,0 +1,6 @@
+//! The native module of the Python package `podbay`.
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _native {}
