@@ -22,6 +22,9 @@ pub use guarded::{Guarded, GuardedExec};
 pub use manager::{Acquired, Manager};
 pub use podbay_client::*;
 
+/// Sandboxes on any Kubernetes cluster.
+pub use podbay_k8s as k8s;
+
 /// Sandboxes on this machine.
 #[cfg(target_os = "linux")]
 pub use podbay_local as local;

@@ -4,6 +4,7 @@
 //! [`SETTINGS`] is the one table of them all: the file's keys, the environment's names, the command line's help and the
 //! documentation come from it. A key that isn't in it is refused, with the nearest one that is.
 
+mod providers;
 mod setting;
 mod value;
 
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde_json::Value as Json;
 pub use setting::{Kind, SETTINGS, Setting};
 use value::Value;
 
@@ -127,19 +129,26 @@ impl Config {
         let table: toml::Table = text
             .parse()
             .map_err(|error: toml::de::Error| ConfigError::File { path: from.into(), reason: error.to_string() })?;
-        self.read_table("", &table, from)
+        let table = serde_json::to_value(table)
+            .map_err(|error| ConfigError::File { path: from.into(), reason: error.to_string() })?;
+        self.read_table("", table.as_object().into_iter().flatten(), from)
     }
 
-    fn read_table(&mut self, prefix: &str, table: &toml::Table, from: &str) -> Result<(), ConfigError> {
+    fn read_table<'a>(
+        &mut self,
+        prefix: &str,
+        table: impl IntoIterator<Item = (&'a String, &'a Json)>,
+        from: &str,
+    ) -> Result<(), ConfigError> {
         for (name, value) in table {
             let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
             match (setting::find(&key), value) {
                 (Some(setting), value) => {
-                    let value = Value::from_toml(setting.kind, value).map_err(bad(from, &key))?;
+                    let value = Value::from_json(setting.kind, value).map_err(bad(from, &key))?;
                     self.put(setting, Layer::File, from, value);
                 }
                 // In a section that there isn't, the first key tells best what was meant.
-                (None, toml::Value::Table(table)) if setting::is_section(&key) || !table.is_empty() => {
+                (None, Json::Object(table)) if setting::is_section(&key) || !table.is_empty() => {
                     self.read_table(&key, table, from)?;
                 }
                 _ => return Err(unknown(from, &key, setting::nearest(&key))),
@@ -177,6 +186,17 @@ impl Config {
     pub fn set(&mut self, key: &str, text: &str) -> Result<(), ConfigError> {
         let setting = setting::find(key).ok_or_else(|| unknown("settings", key, setting::nearest(key)))?;
         let value = Value::parse(setting.kind, text).map_err(bad("settings", key))?;
+        self.put(setting, Layer::Code, "settings", value);
+        Ok(())
+    }
+
+    /// Sets a value, as code in another language gives it.
+    ///
+    /// # Errors
+    /// When the setting is unknown or the value makes no sense.
+    pub fn set_value(&mut self, key: &str, value: &Json) -> Result<(), ConfigError> {
+        let setting = setting::find(key).ok_or_else(|| unknown("settings", key, setting::nearest(key)))?;
+        let value = Value::from_json(setting.kind, value).map_err(bad("settings", key))?;
         self.put(setting, Layer::Code, "settings", value);
         Ok(())
     }
@@ -274,60 +294,6 @@ impl Config {
             .map_err(|error| ConfigError::File { path: path.into(), reason: error.to_string() })?;
         let audit = Audit::new(sink);
         Ok(if self.flag("audit.strict") { audit.strict() } else { audit })
-    }
-
-    /// The local provider, with these settings.
-    ///
-    /// # Errors
-    /// When its home can't be had, or a setting makes no sense.
-    #[cfg(target_os = "linux")]
-    pub fn local_provider(&self) -> podbay_client::Result<podbay_local::Local> {
-        let options = self.local().map_err(|error| podbay_client::Error::Provider(Box::new(error)))?;
-        let home = match self.text("home") {
-            Some(path) => podbay_local::Home::at(path)?,
-            None => podbay_local::Home::of_user()?,
-        };
-        Ok(podbay_local::Local::at(home).with(options))
-    }
-
-    /// How local sandboxes shall be.
-    ///
-    /// # Errors
-    /// When a mount makes no sense.
-    #[cfg(target_os = "linux")]
-    pub fn local(&self) -> Result<podbay_local::Options, ConfigError> {
-        use podbay_local::{Isolation, Limits, Network, Options, parse_mount};
-        let origin = |key: &str| self.values.get(key).map_or_else(String::new, |(_, from, _)| from.clone());
-        let mount = |text: String| {
-            parse_mount(&text).map_err(|error| bad(&origin("local.mounts"), "local.mounts")(error.to_string()))
-        };
-        Ok(Options {
-            workspace: self.text("local.workspace").map(Into::into),
-            mounts: self.list("local.mounts").into_iter().map(mount).collect::<Result<_, _>>()?,
-            network: match self.text("local.network") {
-                Some("host") => Network::Host,
-                Some("host-unfenced") => Network::HostUnfenced,
-                _ => Network::None,
-            },
-            env: self.map("env"),
-            limits: Limits {
-                memory: self.number("local.memory"),
-                cpu: match self.get("local.cpu") {
-                    Some(Value::Real(cpu)) => Some(*cpu),
-                    _ => None,
-                },
-                processes: self.number("local.processes"),
-                disk: self.number("local.disk"),
-                descriptors: self.number("local.descriptors"),
-            },
-            isolation: match self.text("local.isolation") {
-                Some("landlock") => Isolation::Landlock,
-                _ => Isolation::Namespaces,
-            },
-            labels: self.map("labels"),
-            ttl: self.ttl(),
-            idle_ttl: self.idle_ttl(),
-        })
     }
 }
 

@@ -19,6 +19,10 @@ pub enum Kind {
     Time,
     /// Several texts; in the environment separated by commas.
     List,
+    /// The number of a user or group, or `none`.
+    Id,
+    /// What Kubernetes calls it, in its own shape; in the environment as JSON.
+    Tree,
     /// Names with texts; in the environment `NAME=TEXT`, separated by commas.
     Map,
 }
@@ -47,7 +51,7 @@ const fn setting(key: &'static str, kind: Kind, help: &'static str) -> Setting {
 
 /// All settings.
 pub static SETTINGS: &[Setting] = &[
-    setting("mode", Kind::Choice(&["local"]), "which provider makes the sandboxes; local unless set"),
+    setting("mode", Kind::Choice(&["local", "raw"]), "which provider makes the sandboxes; local unless set"),
     setting(
         "home",
         Kind::Text,
@@ -82,6 +86,54 @@ pub static SETTINGS: &[Setting] = &[
         Kind::Count,
         "how many descriptors one process may have open; the machine's limit unless set",
     ),
+    setting("raw.kubeconfig", Kind::Text, "the kubeconfig file; what kubectl would use unless set"),
+    setting("raw.context", Kind::Text, "one of its contexts; the current one unless set"),
+    setting("raw.namespace", Kind::Text, "the namespace of the sandboxes; the context's unless set"),
+    setting("raw.image", Kind::Text, "the image, which needs a shell and head; python:3.12-slim unless set"),
+    setting(
+        "raw.image_pull_policy",
+        Kind::Choice(&["Always", "IfNotPresent", "Never"]),
+        "when the image is pulled; IfNotPresent unless set",
+    ),
+    setting("raw.image_pull_secrets", Kind::List, "names of secrets for pulling it; none unless set"),
+    setting("raw.workdir", Kind::Text, "where commands start, an empty volume; /workspace unless set"),
+    setting("raw.command", Kind::List, "what the container runs; a shell that waits unless set"),
+    setting("raw.cpu_request", Kind::Text, "processor time that is set aside; 100m unless set"),
+    setting("raw.cpu_limit", Kind::Text, "the most processor time; 1000m unless set"),
+    setting("raw.memory_request", Kind::Text, "memory that is set aside; 256Mi unless set"),
+    setting("raw.memory_limit", Kind::Text, "the most memory; 1Gi unless set"),
+    setting("raw.ephemeral_storage_limit", Kind::Text, "the most disk, volumes included; 5Gi unless set"),
+    setting(
+        "raw.service_account",
+        Kind::Text,
+        "the pod's service account, without its token; the default one unless set",
+    ),
+    setting("raw.node_selector", Kind::Map, "labels of the nodes to run on; any node unless set"),
+    setting("raw.tolerations", Kind::Tree, "taints of nodes to put up with; none unless set"),
+    setting("raw.affinity", Kind::Tree, "which nodes to prefer or shun; none unless set"),
+    setting("raw.runtime_class", Kind::Text, "gVisor, Kata and the like; the cluster's default unless set"),
+    setting("raw.volumes", Kind::Tree, "more volumes; none unless set"),
+    setting("raw.volume_mounts", Kind::Tree, "where they are in the container; none unless set"),
+    setting("raw.init_containers", Kind::Tree, "containers that run first; none unless set"),
+    setting("raw.pod_template_overrides", Kind::Tree, "merged into the pod, deeply; nothing unless set"),
+    setting(
+        "raw.allow_weaker_security",
+        Kind::Flag,
+        "lets overrides, volumes and init containers weaken what protects the cluster; no unless set",
+    ),
+    setting("raw.extra_annotations", Kind::Map, "more annotations of the pod; none unless set"),
+    setting("raw.label_prefix", Kind::Text, "what comes before the labels of users; user.podbay.dev/ unless set"),
+    setting("raw.run_as_user", Kind::Id, "the user's number, none where the cluster chooses it; 1000 unless set"),
+    setting("raw.run_as_group", Kind::Id, "the group's number, or none; 1000 unless set"),
+    setting("raw.fs_group", Kind::Id, "the number of the group that owns the volumes, or none; 1000 unless set"),
+    setting("raw.run_as_non_root", Kind::Flag, "the user root is refused; yes unless set"),
+    setting("raw.read_only_root", Kind::Flag, "the image's own files can't be changed; no unless set"),
+    setting("raw.seccomp_profile", Kind::Text, "RuntimeDefault, or a profile of the node; RuntimeDefault unless set"),
+    setting("raw.block_network", Kind::Flag, "no network but what egress and ingress allow; yes unless set"),
+    setting("raw.egress", Kind::Tree, "what may be reached from the sandbox; nothing unless set"),
+    setting("raw.ingress", Kind::Tree, "who may reach the sandbox; nobody unless set"),
+    setting("raw.startup_timeout", Kind::Time, "how long a pod may take to run; 120 s unless set"),
+    setting("raw.wait_for_node", Kind::Flag, "waits for a node where nodes are added on demand; no unless set"),
     setting(
         "policy.root",
         Kind::Text,

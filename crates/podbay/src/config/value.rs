@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value as Json;
+
 use super::setting::Kind;
 
 /// A value, of whatever kind.
@@ -13,6 +15,10 @@ pub(super) enum Value {
     Real(f64),
     List(Vec<String>),
     Map(BTreeMap<String, String>),
+    /// A structure of Kubernetes' own.
+    Tree(Json),
+    /// Set, to nothing.
+    None,
 }
 
 impl Value {
@@ -28,7 +34,13 @@ impl Value {
                 "false" | "no" | "0" | "off" => Ok(Self::Flag(false)),
                 _ => Err(format!("{text:?} is neither true nor false")),
             },
-            Kind::Count => text.parse().map(Self::Number).map_err(|_| format!("{text:?} isn't a whole number")),
+            Kind::Id if text == "none" => Ok(Self::None),
+            Kind::Tree => {
+                serde_json::from_str(text).map(Self::Tree).map_err(|error| format!("this isn't JSON: {error}"))
+            }
+            Kind::Count | Kind::Id => {
+                text.parse().map(Self::Number).map_err(|_| format!("{text:?} isn't a whole number"))
+            }
             Kind::Real => text
                 .parse()
                 .ok()
@@ -52,29 +64,46 @@ impl Value {
         }
     }
 
-    /// From a file.
-    pub(super) fn from_toml(kind: Kind, value: &toml::Value) -> Result<Self, String> {
-        let text = |value: &toml::Value| match value {
-            toml::Value::String(text) => Ok(text.clone()),
+    /// From a file, or from another language.
+    pub(super) fn from_json(kind: Kind, value: &Json) -> Result<Self, String> {
+        let text = |value: &Json| match value {
+            Json::String(text) => Ok(text.clone()),
             other => Err(format!("a text is wanted in place of {other}")),
         };
         match (kind, value) {
-            (Kind::List, toml::Value::Array(items)) => items.iter().map(text).collect::<Result<_, _>>().map(Self::List),
-            (Kind::Map, toml::Value::Table(table)) => {
-                let pair = |(name, value): (&String, &toml::Value)| Ok((name.clone(), text(value)?));
+            (Kind::Tree, tree) => Ok(Self::Tree(tree.clone())),
+            (Kind::List, Json::Array(items)) => items.iter().map(text).collect::<Result<_, _>>().map(Self::List),
+            (Kind::Map, Json::Object(table)) => {
+                let pair = |(name, value): (&String, &Json)| Ok((name.clone(), text(value)?));
                 table.iter().map(pair).collect::<Result<_, String>>().map(Self::Map)
             }
             (Kind::List, _) => Err(format!("a list of texts is wanted in place of {value}")),
             (Kind::Map, _) => Err(format!("a table is wanted in place of {value}")),
-            (Kind::Flag, toml::Value::Boolean(flag)) => Ok(Self::Flag(*flag)),
-            (Kind::Count | Kind::Size | Kind::Time | Kind::Real, toml::Value::Integer(number)) => {
+            (Kind::Flag, Json::Bool(flag)) => Ok(Self::Flag(*flag)),
+            (Kind::Id, Json::Null) => Ok(Self::None),
+            (Kind::Count | Kind::Id | Kind::Size | Kind::Time | Kind::Real, Json::Number(number)) => {
                 Self::parse(kind, &number.to_string())
             }
-            (Kind::Real | Kind::Time, toml::Value::Float(number)) => Self::parse(kind, &number.to_string()),
-            (Kind::Text | Kind::Choice(_) | Kind::Size | Kind::Time, toml::Value::String(text)) => {
+            (Kind::Text | Kind::Choice(_) | Kind::Id | Kind::Size | Kind::Time, Json::String(text)) => {
                 Self::parse(kind, text)
             }
             _ => Err(format!("{value} isn't what is wanted here")),
+        }
+    }
+
+    /// As the provider's own configuration has it.
+    pub(super) fn to_json(&self, kind: Kind) -> Json {
+        match self {
+            Self::Text(text) => text.as_str().into(),
+            Self::Flag(flag) => (*flag).into(),
+            // Kubernetes counts seconds; less than one is no time to start anything in.
+            Self::Number(number) if kind == Kind::Time => number.div_ceil(1000).into(),
+            Self::Number(number) => (*number).into(),
+            Self::Real(number) => (*number).into(),
+            Self::List(list) => list.as_slice().into(),
+            Self::Map(map) => map.iter().map(|(name, text)| (name.clone(), text.as_str())).collect(),
+            Self::Tree(tree) => tree.clone(),
+            Self::None => Json::Null,
         }
     }
 }
@@ -87,6 +116,8 @@ impl std::fmt::Display for Value {
             Self::Number(number) => number.fmt(f),
             Self::Real(number) => number.fmt(f),
             Self::List(list) => f.write_str(&list.join(",")),
+            Self::Tree(tree) => tree.fmt(f),
+            Self::None => f.write_str("none"),
             // Values of variables are often secret.
             Self::Map(map) => f.write_str(&map.keys().map(|name| format!("{name}=…")).collect::<Vec<_>>().join(",")),
         }
