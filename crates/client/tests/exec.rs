@@ -55,6 +55,10 @@ async fn what_cannot_be_started_says_why() {
     let missing = sandbox.run(Command::argv(["no-such-program"])).await.unwrap_err();
     assert_eq!(missing.code(), Some(ErrorCode::SpawnFailed), "{missing}");
     assert!(missing.to_string().contains("no-such-program"), "{missing}");
+    assert_eq!(missing.errno(), Some(2));
+    let denied = sandbox.run(Command::argv(["/etc/passwd"])).await.unwrap_err();
+    assert_eq!(denied.code(), Some(ErrorCode::SpawnFailed), "{denied}");
+    assert_eq!(denied.errno(), Some(13));
     let nowhere = Command { cwd: Some("/no/such/dir".into()), ..Command::shell("true") };
     let nowhere = sandbox.run(nowhere).await.unwrap_err();
     assert_eq!(nowhere.code(), Some(ErrorCode::NotFound), "{nowhere}");
