@@ -29,6 +29,7 @@ pub struct Open {
     sandbox: podbay::Sandbox,
     id: String,
     created: bool,
+    replaced: bool,
     /// While this lives, a leashed sandbox does.
     _leash: Option<Box<dyn Any + Send + Sync>>,
 }
@@ -57,20 +58,22 @@ impl Inner {
     /// One that a provider has found or made.
     pub fn provided(place: Arc<Place>, provided: Provided) -> Arc<Self> {
         let inner = Self::wanted(place, Wanted { id: Some(provided.id.clone()), ..Wanted::default() });
-        inner.keep(provided);
+        inner.keep(provided, false);
         inner
     }
 
     /// One that a manager has found or made.
     pub fn acquired(place: Arc<Place>, acquired: podbay::Acquired) -> Arc<Self> {
-        let podbay::Acquired { sandbox, id, created, leash, .. } = acquired;
-        Self::provided(place, Provided { id, sandbox, created, leash })
+        let podbay::Acquired { sandbox, id, created, replaced, leash } = acquired;
+        let inner = Self::wanted(place, Wanted { id: Some(id.clone()), ..Wanted::default() });
+        inner.keep(Provided { id, sandbox, created, leash }, replaced);
+        inner
     }
 
-    fn keep(&self, provided: Provided) -> Arc<Open> {
+    fn keep(&self, provided: Provided, replaced: bool) -> Arc<Open> {
         let guarded = self.place.guard(&provided);
         let Provided { id, sandbox, created, leash } = provided;
-        let open = Arc::new(Open { guarded, sandbox, id, created, _leash: leash });
+        let open = Arc::new(Open { guarded, sandbox, id, created, replaced, _leash: leash });
         *self.open.write().unwrap_or_else(PoisonError::into_inner) = Some(open.clone());
         open
     }
@@ -94,7 +97,7 @@ impl Inner {
             return Err(Failure::Closed(message));
         }
         let provided = self.place.provider().await?.get_or_create(&self.wanted).await?;
-        Ok(self.keep(provided))
+        Ok(self.keep(provided, false))
     }
 
     /// Ends what this object made; what it only found stays.
@@ -204,6 +207,12 @@ impl Sandbox {
     #[getter]
     fn created(&self) -> Option<bool> {
         self.inner.current().map(|open| open.created)
+    }
+
+    /// Whether it stands in for one that the same manager gave out before and that is over, with all its files.
+    #[getter]
+    fn replaced(&self) -> bool {
+        self.inner.current().is_some_and(|open| open.replaced)
     }
 
     /// Whether it was closed.
