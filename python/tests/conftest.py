@@ -5,19 +5,27 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import podbay
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @pytest.fixture(scope="session", autouse=True)
 def home() -> Iterator[Path]:
     """Sandboxes of the tests live apart from those of the user, and none is left behind."""
     for name in list(os.environ):
-        if name.startswith("PODBAY_") and name not in {"PODBAY_LONG", "PODBAY_RIG", "PODBAY_RIG_NAME", "PODBAY_REQUIRE"}:
+        if name.startswith("PODBAY_") and name not in {
+            "PODBAY_LONG",
+            "PODBAY_RIG",
+            "PODBAY_RIG_NAME",
+            "PODBAY_REQUIRE",
+        }:
             del os.environ[name]
     # Sockets have short names, so this has to be a short one too.
     home = Path(tempfile.mkdtemp(prefix="pb-", dir="/tmp"))

@@ -15,7 +15,11 @@ VARIES |= {"inode", "info", "check", "processes", "instance", "idle", "active", 
 # Method, arguments, keyword arguments. Each runs in a sandbox of its own, prepared alike.
 CALLS = [
     ("run", ("echo out; echo err >&2; exit 3",), {"merge": True}),
-    ("run", ("cat; pwd; echo $A",), {"stdin": "in", "cwd": "/tmp", "env": {"A": "1"}, "timeout": 5, "output_limit": 99}),
+    (
+        "run",
+        ("cat; pwd; echo $A",),
+        {"stdin": "in", "cwd": "/tmp", "env": {"A": "1"}, "timeout": 5, "output_limit": 99},
+    ),
     ("run", ("sleep 9",), {"timeout": 0.1}),
     ("run", (["/no/such"],), {}),
     ("start", ("true",), {}),
@@ -104,7 +108,7 @@ def test_twins_do_the_same(call, tmp_path):
                 async def main():
                     return await getattr(sandbox, f"a{name}")(*own, **keywords)  # noqa: B023
 
-                outcomes.append(outcome(lambda: asyncio.run(main())))  # noqa: B023
+                outcomes.append(outcome(lambda: asyncio.run(main())))
     assert repr(outcomes[0]).replace("/sync", "/async") == repr(outcomes[1])
 
 
@@ -117,7 +121,9 @@ def test_every_method_that_waits_has_a_twin_with_the_same_parameters(cls):
     lone = {
         name
         for name in dir(cls)
-        if not name.startswith("_") and callable(getattr(cls, name)) and name not in itertools.chain(*pairs(cls).items())
+        if not name.startswith("_")
+        and callable(getattr(cls, name))
+        and name not in itertools.chain(*pairs(cls).items())
     }
     assert lone == ({"id"} if cls is podbay.Manager else set())
     for sync, twin in pairs(cls).items():

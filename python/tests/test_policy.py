@@ -89,7 +89,9 @@ def test_virtual_mode_shows_only_the_root():
 
 def test_a_callback_is_told_of_everything():
     told = []
-    with podbay.Sandbox(audit_log=lambda op, target, meta: told.append((op, target, meta)), deny_commands=["curl"]) as sandbox:
+    with podbay.Sandbox(
+        audit_log=lambda op, target, meta: told.append((op, target, meta)), deny_commands=["curl"]
+    ) as sandbox:
         sandbox.write("f", "123")
         sandbox.run("exit 3")
         with pytest.raises(podbay.PolicyDenied):

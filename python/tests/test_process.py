@@ -21,7 +21,12 @@ from conftest import long
 def python(program, **options):
     """Runs a program in a Python of its own; its output."""
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60, check=False, **options
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        **options,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -157,7 +162,11 @@ def test_the_interpreter_ends_in_the_middle_of_everything():
 
 def test_a_killed_process_takes_its_sandbox_with_it():
     child = subprocess.Popen(
-        [sys.executable, "-c", "import podbay\ns = podbay.Sandbox().open()\nprint(s.id, flush=True)\ns.run('sleep 100')"],
+        [
+            sys.executable,
+            "-c",
+            "import podbay\ns = podbay.Sandbox().open()\nprint(s.id, flush=True)\ns.run('sleep 100')",
+        ],
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -107,9 +107,8 @@ def test_all_of_it_asynchronously(provider):
 def test_rules_hold_for_what_a_provider_gives():
     told = []
     provider = podbay.Provider(deny_commands=["curl"], audit_log=lambda op, target, meta: told.append(op))
-    with provider.get_or_create("ruled") as sandbox:
-        with pytest.raises(podbay.PolicyDenied):
-            sandbox.run("curl x")
+    with provider.get_or_create("ruled") as sandbox, pytest.raises(podbay.PolicyDenied):
+        sandbox.run("curl x")
     assert told == ["exec"]
 
 

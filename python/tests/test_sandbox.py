@@ -50,9 +50,8 @@ def test_a_block_keeps_what_it_found():
 
 
 def test_a_block_that_raises_cleans_up_too():
-    with pytest.raises(ZeroDivisionError), podbay.Sandbox(id="raises") as sandbox:
-        sandbox.open()
-        1 / 0  # noqa: B018
+    with pytest.raises(ZeroDivisionError), podbay.Sandbox(id="raises").open():
+        raise ZeroDivisionError
     assert "raises" not in ids()
 
 

@@ -28,6 +28,13 @@ def test_everything_is_exported_and_documented():
 
 def test_results_show_what_they_are(sandbox):
     sandbox.write("f", "x\n")
-    for value in (sandbox.read("f"), sandbox.ls(), sandbox.stat("f"), sandbox.glob("*"), sandbox.grep("x"), sandbox.hello()):
+    for value in (
+        sandbox.read("f"),
+        sandbox.ls(),
+        sandbox.stat("f"),
+        sandbox.glob("*"),
+        sandbox.grep("x"),
+        sandbox.hello(),
+    ):
         assert repr(value).startswith(type(value).__name__ + "(")
         assert " object at 0x" not in repr(value)

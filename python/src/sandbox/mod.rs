@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::place::{self, Arguments, Place};
 use crate::results::providers::Welcome;
 use crate::runtime::block;
-use crate::text::Labels;
+use crate::text::{Labels, Nothing};
 use crate::twins::twins;
 
 /// A sandbox that is there.
@@ -257,7 +257,7 @@ impl Sandbox {
         traceback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let _ = (kind, value, traceback);
-        self.close(py)
+        self.close(py).map(drop)
     }
 
     fn __aenter__(slf: Py<Self>) -> Coroutine {
@@ -287,8 +287,8 @@ impl Sandbox {
 twins! {
     impl Sandbox {
         /// Deletes the sandbox if this object made it, and lets go of it otherwise. Closing again does nothing.
-        fn close / aclose(inner) [] -> () {
-            inner.close().await
+        fn close / aclose(inner) [] -> Nothing {
+            inner.close().await.map(|()| Nothing)
         }
 
         /// Deletes the sandbox, whoever made it; whether there was one.
