@@ -179,6 +179,20 @@ def test_many_first_uses_make_one_sandbox():
     run(main)
 
 
+def test_what_is_being_made_when_its_task_is_cancelled_is_deleted_too():
+    async def main(delay):
+        sandbox = podbay.Sandbox(id="half-made")
+        task = asyncio.create_task(sandbox.arun("true"))
+        await asyncio.sleep(delay)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await sandbox.aclose()
+        assert "half-made" not in {listed.id for listed in await podbay.Provider().alist()}
+
+    for delay in range(20):
+        asyncio.run(main(delay / 1000))
+
+
 def test_several_loops_one_after_the_other(sandbox):
     for i in range(20):
 

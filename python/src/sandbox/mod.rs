@@ -83,10 +83,19 @@ impl Inner {
     }
 
     /// The sandbox, which is made now if it wasn't before.
-    pub async fn open(&self) -> Result<Arc<Open>, Failure> {
+    pub async fn open(self: &Arc<Self>) -> Result<Arc<Open>, Failure> {
         if let Some(open) = self.current() {
             return Ok(open);
         }
+        // In a task of its own: who waits may be cancelled, and what was half made would then be nobody's to delete.
+        let inner = self.clone();
+        match tokio::spawn(async move { inner.make().await }).await {
+            Ok(made) => made,
+            Err(error) => Err(Failure::Runtime(format!("making the sandbox {} broke off: {error}", self.id))),
+        }
+    }
+
+    async fn make(&self) -> Result<Arc<Open>, Failure> {
         let _changing = self.changing.lock().await;
         if let Some(open) = self.current() {
             return Ok(open);
