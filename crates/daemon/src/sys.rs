@@ -108,6 +108,14 @@ pub fn child_signals() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Makes writing to a pipe that nobody reads an error, and not the end of this process.
+///
+/// Rust's runtime does so before `main`, but in a local sandbox podbayd goes on as a fork whose signals were reset.
+pub fn ignore_broken_pipes() {
+    // SAFETY: both arguments are plain numbers, and no handler is installed.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+}
+
 /// Gives a new program the signals it expects: none blocked, none ignored. For `pre_exec`: it only makes system calls.
 pub fn reset_signals() {
     // SAFETY: an all-zero set is valid; the calls take it or plain numbers, and are allowed between fork and exec.

@@ -33,6 +33,8 @@ pub struct Forked(std::os::unix::net::UnixStream);
 /// # Errors
 /// When the kernel has no room for a socket or a process.
 pub fn fork() -> io::Result<Forked> {
+    // Shims write to commands that may have closed their input; the zygote and all its shims inherit this.
+    sys::ignore_broken_pipes();
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     match sys::fork()? {
         Fork::Parent => Ok(Forked(ours)),
