@@ -108,12 +108,14 @@ pub fn child_signals() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Makes writing to a pipe that nobody reads an error, and not the end of this process.
-///
-/// Rust's runtime does so before `main`, but in a local sandbox podbayd goes on as a fork whose signals were reset.
-pub fn ignore_broken_pipes() {
-    // SAFETY: both arguments are plain numbers, and no handler is installed.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+/// Makes writing to a pipe that nobody reads, or to a file that has reached its limit, an error instead of this process's
+/// end. For pipes Rust's runtime does so at a program's start, and the jail undoes it.
+pub fn survive_failed_writes() {
+    // SAFETY: ignoring a signal takes plain numbers.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
 }
 
 /// Gives a new program the signals it expects: none blocked, none ignored. For `pre_exec`: it only makes system calls.
