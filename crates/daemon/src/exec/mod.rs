@@ -100,7 +100,7 @@ impl Execs {
             .map_err(|error| exec_io(id, "its shim can't be started", &error))?;
         drop((lock, listener, theirs));
         let mut link = Link::new(ours).map_err(|error| exec_io(id, "its shim can't be reached", &error))?;
-        let cwd = command.cwd.clone().unwrap_or_else(|| self.workdir.clone());
+        let cwd = self.start_of(command.cwd.as_ref());
         let start = control::Start {
             id: id.clone(),
             command: Command { cwd: Some(self.files.rerooted(cwd)), ..command },
@@ -109,6 +109,16 @@ impl Execs {
         match link.send(&Request::Start(Box::new(start)), &[]).await {
             Ok(()) => Ok((Found::Shim(link), true)),
             Err(_) => Ok((self.find(id).await?, true)),
+        }
+    }
+
+    /// Where a command starts: what it names is relative to the working directory, as paths of file operations are.
+    fn start_of(&self, cwd: Option<&RawPath>) -> RawPath {
+        let Some(cwd) = cwd.filter(|cwd| !cwd.is_empty()) else { return self.workdir.clone() };
+        if cwd.as_bytes().starts_with(b"/") {
+            cwd.clone()
+        } else {
+            [self.workdir.as_bytes(), cwd.as_bytes()].join(&b'/').into()
         }
     }
 
