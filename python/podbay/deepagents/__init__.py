@@ -17,8 +17,9 @@ except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(message, name="deepagents") from missing
 
 from podbay.deepagents.backend import PodbaySandbox
+from podbay.deepagents.conversations import thread_id
 
-__all__ = ["ARTEFACT_PATHS", "PodbaySandbox"]
+__all__ = ["ARTEFACT_PATHS", "PodbaySandbox", "thread_id"]
 
 ARTEFACT_PATHS = ("/large_tool_results", "/conversation_history", "/blobs")
 """Where Deep Agents itself writes. Rules that leave these out keep it from moving large results out of the way."""

@@ -15,8 +15,9 @@ from podbay.deepagents.failures import logger
 if TYPE_CHECKING:
     from typing import TypedDict
 
-    import podbay
     from deepagents.backends.protocol import GlobTruncationReason
+
+    import podbay
 
     class Page(TypedDict):
         """How much of a file a read returns."""

@@ -254,7 +254,7 @@ class PodbaySandbox(Lifetime, BaseSandbox):
         max_capture_bytes: int | None = None,
         timeout: int | None = None,
     ) -> ExecuteOffloadResult:
-        """Runs a command; an output of more than `max_inline_bytes` is kept at `capture_path`, and a preview returned."""
+        """Runs a command; more output than `max_inline_bytes` is kept at `capture_path`, and a preview returned."""
         if not self.enable_capture_offload:
             return ExecuteOffloadResult(offloaded=False, response=self.execute(command, timeout=timeout))
         seconds, limit = self._seconds(timeout), _capture_limit(max_inline_bytes, max_capture_bytes)
@@ -281,7 +281,7 @@ class PodbaySandbox(Lifetime, BaseSandbox):
         max_capture_bytes: int | None = None,
         timeout: int | None = None,
     ) -> ExecuteOffloadResult:
-        """Runs a command; an output of more than `max_inline_bytes` is kept at `capture_path`, and a preview returned."""
+        """Runs a command; more output than `max_inline_bytes` is kept at `capture_path`, and a preview returned."""
         if not self.enable_capture_offload:
             return ExecuteOffloadResult(offloaded=False, response=await self.aexecute(command, timeout=timeout))
         seconds, limit = self._seconds(timeout), _capture_limit(max_inline_bytes, max_capture_bytes)

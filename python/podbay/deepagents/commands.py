@@ -1,4 +1,4 @@
-"""What a command printed and how it ended, in the shapes of Deep Agents; and the preview of what is too long to show."""
+"""What a command printed and how it ended, in the shapes of Deep Agents; and previews of what is too long to show."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class Conversations:
     @property
     def id(self) -> str:
         """The id of the running conversation's sandbox; without one, a name for all of them."""
-        thread = running_thread()
+        thread = thread_id()
         return "podbay-per-thread" if thread is None else podbay.sandbox_id(self.tenant, thread)
 
     def sandbox(self) -> podbay.Sandbox:
@@ -91,7 +91,7 @@ class Conversations:
     def lost(self, failure: Exception) -> None:
         """Forgets the running conversation's sandbox when it seems to be over: the next call looks for it anew."""
         if isinstance(failure, ClosedError | PodGone | SandboxNotFound | SandboxRestarted | Unreachable):
-            self.forget(running_thread())
+            self.forget(thread_id())
 
     def forget(self, thread: str | None) -> None:
         """Drops what is known of a conversation's sandbox. The sandbox itself stays."""
@@ -99,12 +99,10 @@ class Conversations:
             if thread is not None:
                 self._open.pop(thread, None)
 
-    def clear(self) -> list[podbay.Sandbox]:
-        """Drops what is known of all conversations' sandboxes, and returns them."""
+    def clear(self) -> None:
+        """Drops what is known of all conversations' sandboxes. They themselves stay."""
         with self._lock:
-            sandboxes = list(self._open.values())
             self._open.clear()
-        return sandboxes
 
     def _known(self, thread: str) -> podbay.Sandbox | None:
         with self._lock:
@@ -122,12 +120,12 @@ class Conversations:
                 return known
             self._open[thread] = sandbox
             if len(self._open) > KEPT:
-                # Not closed here: a call of that conversation may be under way. It closes when that is over.
+                # Only forgotten: closing would delete it, and a call of that conversation may be under way.
                 self._open.popitem(last=False)
             return sandbox
 
 
-def running_thread() -> str | None:
+def thread_id() -> str | None:
     """The `thread_id` of the LangGraph run that this code is part of; context variables carry it into threads."""
     try:
         config: RunnableConfig = get_config()
@@ -139,7 +137,7 @@ def running_thread() -> str | None:
 
 def this_thread() -> str:
     """The same, where there has to be one."""
-    thread = running_thread()
+    thread = thread_id()
     if thread is None:
         message = (
             "there is no conversation to take a sandbox for: invoke the agent with "

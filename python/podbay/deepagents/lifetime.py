@@ -95,10 +95,7 @@ class Lifetime:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if isinstance(self._source, Conversations):
-            self.close()
-        elif self._mine and isinstance(self._source, One):
-            self._source.only.__exit__(kind, value, traceback)
+        self.close()
 
     async def __aenter__(self) -> Self:
         if isinstance(self._source, One):
@@ -108,25 +105,21 @@ class Lifetime:
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if isinstance(self._source, Conversations):
-            await self.aclose()
-        elif self._mine and isinstance(self._source, One):
-            await self._source.only.__aexit__(kind, value, traceback)
+        await self.aclose()
 
     def close(self) -> None:
-        """Closes the connection. The sandbox stays, for `id`, `thread` or whoever attaches."""
-        for sandbox in self._connected():
-            sandbox.close()
+        """Ends the sandbox if this object made it. With `per_thread` only connections end: conversations go on."""
+        if isinstance(self._source, Conversations):
+            self._source.clear()
+        elif self._mine:
+            self._source.sandbox().close()
 
     async def aclose(self) -> None:
-        """Closes the connection. The sandbox stays, for `id`, `thread` or whoever attaches."""
-        for sandbox in self._connected():
-            await sandbox.aclose()
-
-    def _connected(self) -> list[podbay.Sandbox]:
+        """Ends the sandbox if this object made it. With `per_thread` only connections end: conversations go on."""
         if isinstance(self._source, Conversations):
-            return self._source.clear()
-        return [self._source.sandbox()] if self._mine else []
+            self._source.clear()
+        elif self._mine:
+            await (await self._source.asandbox()).aclose()
 
     def release(self, thread: str | None = None) -> bool:
         """Deletes the sandbox, with `per_thread` that of a conversation; whether there was one."""
