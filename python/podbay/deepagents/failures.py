@@ -163,4 +163,6 @@ def execute(failure: Exception) -> ExecuteResponse:
 def _start(path: str | None, failure: Exception) -> str:
     if path is not None:
         return path
-    return (isinstance(failure, OperationError) and failure.path) or "."
+    # What a failure is about may also be the pattern.
+    about = failure.path if isinstance(failure, OperationError) else None
+    return about if about is not None and about.startswith("/") else "."
