@@ -8,7 +8,9 @@ import uuid
 
 import pytest
 
-MISSING = None if importlib.util.find_spec("deepagents.backends") else "deepagents isn't installed: pip install deepagents"
+MISSING = (
+    None if importlib.util.find_spec("deepagents.backends") else "deepagents isn't installed: pip install deepagents"
+)
 collect_ignore_glob = ["test_*.py"] if MISSING else []
 
 IMAGES = {
