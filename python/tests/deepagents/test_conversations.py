@@ -10,14 +10,14 @@ import uuid
 from pathlib import Path
 
 import pytest
-from conftest import settings
 from deepagents import create_deep_agent
 from langgraph.checkpoint.memory import InMemorySaver
-from scripted import Scripted, call, calls
 from test_agent_runs import answers, asked
 
 import podbay
+from places import settings
 from podbay.deepagents import PodbaySandbox, thread_id
+from scripted import Scripted, call, calls
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ async def test_each_has_its_own(conversations, how):
 
 
 async def test_many_at_once(conversations):
-    backend, manager, new = conversations
+    backend, _, new = conversations
     agent = create_deep_agent(model=Scripted(script=SCRIPT), backend=backend, checkpointer=InMemorySaver())
     threads = [new() for _ in range(8)]
     await asyncio.gather(*(agent.ainvoke(asked("write"), config(thread)) for thread in threads[::2]))
@@ -76,7 +76,7 @@ async def test_many_at_once(conversations):
 
 
 async def test_subagents_are_part_of_the_conversation(conversations):
-    backend, manager, new = conversations
+    backend, _, new = conversations
     tasks = [("task", {"description": f"be {n}", "subagent_type": "general-purpose"}) for n in range(3)]
     script = {"work": [calls(*tasks), call("execute", command="cat /workspace/*"), "done"]}
     for n in range(3):
@@ -141,7 +141,7 @@ with SqliteSaver.from_conn_string(database) as saver:
 
 
 def test_interrupted_and_resumed_in_another_process(conversations, place, tmp_path):
-    backend, manager, new = conversations
+    _, manager, new = conversations
     thread = new()
 
     def process(resume):

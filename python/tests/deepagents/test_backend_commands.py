@@ -76,8 +76,8 @@ def test_background_processes_hold_nothing_back(backend):
     assert backend.execute("sleep 47 & echo started").output == "started\n"
     assert time.monotonic() - started < 10
     assert running(backend, "sleep 47")
-    ended = "for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline 2>/dev/null | grep -q '^sleep 47 ' && kill ${p#/proc/}; done"
-    backend.execute(ended)
+    found = "tr '\\0' ' ' < $p/cmdline 2>/dev/null | grep -q '^sleep 47 '"
+    backend.execute(f"for p in /proc/[0-9]*; do {found} && kill ${{p#/proc/}}; done")
     wait_until_gone(backend, "sleep 47")
 
 

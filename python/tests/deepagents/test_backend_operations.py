@@ -133,8 +133,9 @@ def test_globs_are_absolute_regular_files(backend, root):
 def test_searching_from_the_top(backend, root):
     put(backend, {f"{root}/needle.xyz": b"a needle 4711\n"})
     for start in (None, "/", "/workspace"):
-        assert f"{root}/needle.xyz" in paths(backend.glob("needle.xyz", start))
-        assert f"{root}/needle.xyz" in paths(backend.grep("needle 4711", start))
+        for found in (backend.glob("needle.xyz", start), backend.grep("needle 4711", start)):
+            # All of an image may be more than the time allows; then that is said.
+            assert f"{root}/needle.xyz" in paths(found) or (start == "/" and found.truncated)
 
 
 def test_grep_leaves_out_what_cannot_be_searched(backend, root):

@@ -126,5 +126,5 @@ def test_making_one_does_nothing(monkeypatch, tmp_path):
     assert {backend: 1}[backend] == 1
     assert backend(object()) is backend
     assert backend.id in repr(backend)
-    known = dict((key, value) for key, _, value in podbay.effective_settings("raw", image="i", namespace="n"))
+    known = {key: value for key, _, value in podbay.effective_settings("raw", image="i", namespace="n")}
     assert (known["raw.image"], known["raw.namespace"]) == ("i", "n")
