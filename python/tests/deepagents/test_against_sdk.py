@@ -155,8 +155,8 @@ PATTERNS = [
     "sub/**", "sub/**/*.py", "**/deep/*", "/a.py", "/sub/*.py", "?.py", "[ab].py", "[!a].py", "[^a].py", "[a-c]*",
     "!a.py", ".*", ".*/**", "**/.*", ".github/**/*.yml", "sub//a.py", "sub/", "sub/**/", "", "a\\.py", "\\*.py",
     "d[0-9]", "d[!0-9]", "*[", "[", "]", "a.p[y", "*.PY", "[[]x].py", "sub/.hid/*", "**/.hid/*", "./a.py",
-    "sub/./a.py", "***", "**/**/*.py", "sub/**/deep/**", "a*b.py", "x/*.yml", "sub/a,b.txt", "sub/{c}", "q[?].py", "[.]dot.py",
-    "{.,}dot.py",
+    "sub/./a.py", "***", "**/**/*.py", "sub/**/deep/**", "a*b.py", "x/*.yml", "sub/a,b.txt", "sub/{c}", "q[?].py",
+    "[.]dot.py", "{.,}dot.py",
 ]  # fmt: skip
 
 
