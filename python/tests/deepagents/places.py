@@ -10,10 +10,11 @@ RIG = {name: value for name, value in os.environ.items() if name.startswith("POD
 """What is known of the cluster. Read when the tests are collected: they themselves run without Podbay's variables."""
 
 IMAGES = {
-    "raw-debian": "PODBAY_RIG_IMAGE_DEBIAN",
-    "raw-busybox": "PODBAY_RIG_IMAGE_BUSYBOX",
+    "raw-debian": ("PODBAY_RIG_IMAGE_DEBIAN", "localhost/debian:1", {}),
+    "raw-busybox": ("PODBAY_RIG_IMAGE_BUSYBOX", "localhost/busybox:1", {}),
+    "raw-read-only": ("PODBAY_RIG_IMAGE_NONROOT", "localhost/nonroot:1", {"read_only_root": True}),
 }
-"""The rig's images, and the variables with their names."""
+"""The rig's images: a variable that may name another, the name, and how its pods are."""
 
 PLACES = ["local", *IMAGES]
 
@@ -24,6 +25,6 @@ def settings(place: str) -> dict[str, object]:
         return {}
     if not RIG.get("PODBAY_RIG"):
         pytest.skip("PODBAY_RIG isn't set: no cluster (docs/testing.md)")
-    if IMAGES[place] not in RIG:
-        pytest.fail(f"PODBAY_RIG is set but {IMAGES[place]} isn't: eval $(cargo xtask cluster env)")
-    return {"mode": "raw", "image": RIG[IMAGES[place]], "namespace": RIG.get("PODBAY_RIG_NAMESPACE", "default")}
+    variable, image, more = IMAGES[place]
+    namespace = RIG.get("PODBAY_RIG_NAMESPACE", "default")
+    return {"mode": "raw", "image": RIG.get(variable, image), "namespace": namespace, **more}

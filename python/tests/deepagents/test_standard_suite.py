@@ -78,3 +78,9 @@ class TestRawBusyBox(Suite):
     """In a pod with BusyBox and nothing else."""
 
     PLACE = "raw-busybox"
+
+
+class TestRawReadOnly(Suite):
+    """In a pod whose own files can't be changed, as a user who isn't root."""
+
+    PLACE = "raw-read-only"
