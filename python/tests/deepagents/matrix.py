@@ -2,8 +2,8 @@
 
     python tests/deepagents/matrix.py target/wheels/podbay-….whl
 
-Environments are made once, below `$PODBAY_CACHE` or the user's cache directory. A Python that is missing is left out, and
-said; with `PODBAY_REQUIRE=all` that is a failure.
+Environments are made once, below `$PODBAY_CACHE` or the user's cache directory. A Python that is missing is left out
+and said so; with `PODBAY_REQUIRE=all` that is a failure.
 """
 
 from __future__ import annotations

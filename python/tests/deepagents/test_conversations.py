@@ -20,6 +20,12 @@ from podbay.deepagents import PodbaySandbox, thread_id
 from scripted import Scripted, call, calls
 
 
+@pytest.fixture(params=["local", "raw-debian"])
+def place(request):
+    """Pods enough of one kind: what is in them makes no difference here."""
+    return request.param
+
+
 @pytest.fixture
 def conversations(place):
     """A backend for conversations, its manager, and a function that names new ones; they are deleted in the end."""

@@ -1,4 +1,4 @@
-"""The examples of docs/deepagents.md run as they stand; only images and namespaces are the rig's."""
+"""The examples of docs/deepagents.md run as they stand; only the image and the namespace are the rig's."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def examples():
 @pytest.mark.parametrize(("program", "line", "cluster"), examples())
 def test_example(program, line, cluster, capsys):
     if cluster:
-        rig = settings("raw-debian")
-        program = program.replace('"python:3.12-slim"', repr(rig["image"])).replace('"agents"', repr(rig["namespace"]))
+        program = program.replace('"python:3.12-slim"', repr(settings("raw-debian")["image"]))
+        program = program.replace(', namespace="agents"', "")
     haiku = call("write_file", file_path="/workspace/haiku.txt", content="old pond\n")
     model = Scripted(script={ASKED: [haiku, "It is there."]})
     # With the page's own line numbers, so that a failure points there.
