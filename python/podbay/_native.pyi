@@ -514,8 +514,8 @@ class AsyncExec:
     ) -> Coroutine[Any, Any, None]: ...
 
 class Sandbox:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         mode: str | None = None,
         *,
         id: str | None = None,
@@ -534,7 +534,7 @@ class Sandbox:
         strict_audit: bool | None = None,
         config: _Config | None = None,
         **settings: Any,
-    ) -> None: ...
+    ) -> Self: ...
     @property
     def id(self) -> str: ...
     @property
@@ -706,7 +706,7 @@ class Sandbox:
         dots: bool = False,
         whole_path: bool = False,
         limit: int = 10000,
-        budget: float = 5.0,
+        budget: float | timedelta | None = None,
     ) -> GlobResult: ...
     def aglob(
         self,
@@ -717,7 +717,7 @@ class Sandbox:
         dots: bool = False,
         whole_path: bool = False,
         limit: int = 10000,
-        budget: float = 5.0,
+        budget: float | timedelta | None = None,
     ) -> Coroutine[Any, Any, GlobResult]: ...
     def grep(
         self,
@@ -727,7 +727,7 @@ class Sandbox:
         *,
         max_count: int | None = None,
         exclude_dirs: Sequence[_Path] | None = None,
-        budget: float = 15.0,
+        budget: float | timedelta | None = None,
         max_line_bytes: int = 100000,
     ) -> GrepResult: ...
     def agrep(
@@ -738,7 +738,7 @@ class Sandbox:
         *,
         max_count: int | None = None,
         exclude_dirs: Sequence[_Path] | None = None,
-        budget: float = 15.0,
+        budget: float | timedelta | None = None,
         max_line_bytes: int = 100000,
     ) -> Coroutine[Any, Any, GrepResult]: ...
     def delete(self, path: _Path, *, recursive: bool = True, missing_ok: bool = False) -> DeleteResult: ...
@@ -846,8 +846,8 @@ class Sandbox:
     ) -> Coroutine[Any, Any, Transferred]: ...
 
 class Provider:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         mode: str | None = None,
         *,
         allow_prefixes: Sequence[str] | None = None,
@@ -859,7 +859,7 @@ class Provider:
         strict_audit: bool | None = None,
         config: _Config | None = None,
         **settings: Any,
-    ) -> None: ...
+    ) -> Self: ...
     @property
     def mode(self) -> str: ...
     def get_or_create(
@@ -906,12 +906,12 @@ class Provider:
     def adelete(self, id: str) -> Coroutine[Any, Any, bool]: ...
     def cleanup(self, max_idle: _Time | None = None) -> Cleaned: ...
     def acleanup(self, max_idle: _Time | None = None) -> Coroutine[Any, Any, Cleaned]: ...
-    def stats(self, idle: _Time = 300) -> Stats: ...
-    def astats(self, idle: _Time = 300) -> Coroutine[Any, Any, Stats]: ...
+    def stats(self, idle: _Time | None = None) -> Stats: ...
+    def astats(self, idle: _Time | None = None) -> Coroutine[Any, Any, Stats]: ...
 
 class Manager:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         provider: Provider | None = None,
         *,
         labels: Mapping[str, str] | None = None,
@@ -927,19 +927,19 @@ class Manager:
         strict_audit: bool | None = None,
         config: _Config | None = None,
         **settings: Any,
-    ) -> None: ...
+    ) -> Self: ...
     @property
     def provider(self) -> Provider: ...
     @staticmethod
     def id(tenant: str, thread: str) -> str: ...
-    def acquire(self, thread: str, tenant: str = "") -> Sandbox: ...
-    def aacquire(self, thread: str, tenant: str = "") -> Coroutine[Any, Any, Sandbox]: ...
-    def release(self, thread: str, tenant: str = "") -> bool: ...
-    def arelease(self, thread: str, tenant: str = "") -> Coroutine[Any, Any, bool]: ...
-    def list(self, tenant: str = "", *, limit: int | None = None, cursor: str | None = None) -> Page: ...
+    def acquire(self, thread: str, tenant: str | None = None) -> Sandbox: ...
+    def aacquire(self, thread: str, tenant: str | None = None) -> Coroutine[Any, Any, Sandbox]: ...
+    def release(self, thread: str, tenant: str | None = None) -> bool: ...
+    def arelease(self, thread: str, tenant: str | None = None) -> Coroutine[Any, Any, bool]: ...
+    def list(self, tenant: str | None = None, *, limit: int | None = None, cursor: str | None = None) -> Page: ...
     def alist(
         self,
-        tenant: str = "",
+        tenant: str | None = None,
         *,
         limit: int | None = None,
         cursor: str | None = None,

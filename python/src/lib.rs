@@ -1,6 +1,52 @@
-//! The native module of the Python package `podbay`.
+//! The native module of the Python package `podbay`: the Rust core with Python's types, names and manners.
+//!
+//! Every operation exists twice, as a call that waits with the GIL released and as a coroutine (`twins`). Both run on one
+//! runtime (`runtime`); results come back to event loops through `port`.
 
-use pyo3::prelude::*;
+mod audit;
+mod coroutine;
+mod exec;
+mod failure;
+mod manager;
+mod place;
+mod port;
+mod progress;
+mod provider;
+mod results;
+mod runtime;
+mod sandbox;
+mod settings;
+mod text;
+mod twins;
 
-#[pymodule]
-mod _native {}
+/// The module. What it has is described in `_native.pyi`.
+#[pyo3::pymodule]
+mod _native {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::exec::{AsyncExec, Exec};
+    #[pymodule_export]
+    use crate::manager::{Manager, sandbox_id};
+    #[pymodule_export]
+    use crate::provider::Provider;
+    #[pymodule_export]
+    use crate::results::exec::{CommandInfo, EndEvent, ExecResult, LostEvent, OutputEvent, Process};
+    #[pymodule_export]
+    use crate::results::files::{
+        DeleteResult, DownloadResult, EditResult, Entry, GlobMatch, GlobResult, GrepMatch, GrepResult, LsResult,
+        MkdirResult, MoveResult, Partial, Progress, ReadResult, StatResult, Transferred, UploadResult, WriteResult,
+    };
+    #[pymodule_export]
+    use crate::results::providers::{Cleaned, Listed, Page, Stats, Welcome};
+    #[pymodule_export]
+    use crate::sandbox::Sandbox;
+    #[pymodule_export]
+    use crate::settings::{Setting, effective_settings};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("SETTINGS", crate::settings::table())
+    }
+}

@@ -121,7 +121,36 @@ impl Sandbox {
     /// As for [`run`](Self::run).
     pub async fn run_capped(&self, command: impl Into<Command>, cap: u64) -> Result<Output> {
         let mut guard = KillOnDrop { session: self.session.clone(), id: new_id()?, armed: true };
-        let mut request = Run { id: guard.id.clone(), command: Some(command.into()), output_cap: cap };
+        self.collect(&mut guard, Some(command.into()), cap).await
+    }
+
+    /// Like [`run_capped`](Self::run_capped), with these bytes as the command's standard input, which is closed behind them.
+    ///
+    /// # Errors
+    /// As for [`run`](Self::run). A command that doesn't read all of its input is no error.
+    pub async fn run_with_input(
+        &self,
+        command: impl Into<Command>,
+        input: impl Into<Bytes>,
+        cap: u64,
+    ) -> Result<Output> {
+        let mut guard = KillOnDrop { session: self.session.clone(), id: new_id()?, armed: true };
+        let command = Command { stdin: true, ..command.into() };
+        self.start_as(guard.id.clone(), command).await?;
+        let mut control = Control { session: self.session.clone(), id: guard.id.clone(), written: 0 };
+        let feed = async {
+            if control.write(input).await? {
+                control.close_input().await?;
+            }
+            Ok(())
+        };
+        let (fed, output) = tokio::join!(feed, self.collect(&mut guard, None, cap));
+        fed.and(output)
+    }
+
+    /// Starts a command where there is one, waits for its end and fetches its output.
+    async fn collect(&self, guard: &mut KillOnDrop, command: Option<Command>, cap: u64) -> Result<Output> {
+        let mut request = Run { id: guard.id.clone(), command, output_cap: cap };
         let most = usize::try_from(cap).unwrap_or(usize::MAX).saturating_add(1024);
         let mut asked: Option<String> = None;
         let mut patience = self.session.patience("running a command");

@@ -17,7 +17,10 @@ mod trees;
 pub use channel::{ByteStream, Channel, Opening, TcpChannel, UnixChannel};
 pub use error::{Error, Result};
 pub use exec::{Control, Event, Exec, Output};
-pub use podbay_proto::exec::{Command, ExecId, Exit, Info, Limits, Process, Program, State, Stream, Target, Usage};
+pub use podbay_proto::exec::{
+    Command, Cut, DEFAULT_OUTPUT_CAP, DEFAULT_TIMEOUT_MS, ExecId, Exit, Info, Limits, Process, Program, State, Stream,
+    Target, Usage,
+};
 pub use podbay_proto::files;
 pub use podbay_proto::session::Welcome;
 pub use podbay_proto::{ErrorCode, RawPath};

@@ -9,7 +9,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirBuilder, OpenOptions};
 use futures_util::stream::{self, StreamExt};
 use podbay_proto::RawPath;
-use podbay_proto::files::{Download, Kind, Mkdir, Tree, TreeEntry, Write};
+use podbay_proto::files::{Download, Kind, Mkdir, Scope, Tree, TreeEntry, Write};
 
 use crate::Sandbox;
 use crate::error::{Error, Result};
@@ -33,6 +33,20 @@ impl Sandbox {
     /// # Errors
     /// When the directory can't be read. What happened to each file is in the result.
     pub async fn upload_tree(&self, local: &Path, remote: &RawPath, meter: &Meter<'_>) -> Result<Transferred> {
+        self.upload_tree_in(&Scope::default(), local, remote, meter).await
+    }
+
+    /// Like [`upload_tree`](Self::upload_tree), within a scope.
+    ///
+    /// # Errors
+    /// As for [`upload_tree`](Self::upload_tree).
+    pub async fn upload_tree_in(
+        &self,
+        scope: &Scope,
+        local: &Path,
+        remote: &RawPath,
+        meter: &Meter<'_>,
+    ) -> Result<Transferred> {
         let root = local.to_owned();
         let found = tokio::task::spawn_blocking(move || walk(&root)).await.map_err(std::io::Error::from);
         let found = found.flatten().map_err(Error::local(local))?;
@@ -41,15 +55,17 @@ impl Sandbox {
             progress.total_bytes = Some(found.bytes);
         });
         let mut done = Transferred { skipped: found.skipped, ..Transferred::default() };
-        self.mkdir(&Mkdir::new(remote.clone())).await?;
+        let mkdir = |path: RawPath| Mkdir { scope: scope.clone(), ..Mkdir::new(path) };
+        self.mkdir(&mkdir(remote.clone())).await?;
         for dir in found.empty {
-            if let Err(error) = self.mkdir(&Mkdir::new(join(remote, &raw(&dir)))).await {
+            if let Err(error) = self.mkdir(&mkdir(join(remote, &raw(&dir)))).await {
                 done.failed.push((dir.display().to_string(), error));
             }
         }
         let mut uploads = stream::iter(found.files)
             .map(|(below, mode)| async move {
-                let request = Write { mode: Some(mode), ..Write::new(join(remote, &raw(&below))) };
+                let path = join(remote, &raw(&below));
+                let request = Write { mode: Some(mode), scope: scope.clone(), ..Write::new(path) };
                 let result = self.upload_file(&local.join(&below), &request, meter).await;
                 (below, result)
             })
@@ -65,14 +81,28 @@ impl Sandbox {
     /// # Errors
     /// When the directory can't be read or the target not be made. What happened to each file is in the result.
     pub async fn download_tree(&self, remote: &RawPath, local: &Path, meter: &Meter<'_>) -> Result<Transferred> {
+        self.download_tree_in(&Scope::default(), remote, local, meter).await
+    }
+
+    /// Like [`download_tree`](Self::download_tree), within a scope.
+    ///
+    /// # Errors
+    /// As for [`download_tree`](Self::download_tree).
+    pub async fn download_tree_in(
+        &self,
+        scope: &Scope,
+        remote: &RawPath,
+        local: &Path,
+        meter: &Meter<'_>,
+    ) -> Result<Transferred> {
         std::fs::create_dir_all(local).map_err(Error::local(local))?;
         let target = Dir::open_ambient_dir(local, ambient_authority()).map_err(Error::local(local))?;
         let mut done = Transferred::default();
-        let mut request = Tree::new(remote.clone());
+        let mut request = Tree { scope: scope.clone(), ..Tree::new(remote.clone()) };
         loop {
             let page = self.tree(&request).await?;
             let last = page.entries.last().map(|entry| entry.path.clone());
-            self.download_entries(remote, &target, page.entries, &mut done, meter).await;
+            self.download_entries((scope, remote), &target, page.entries, &mut done, meter).await;
             match (page.partial, last) {
                 (Some(partial), Some(last)) if partial.limit_reached => request.after = Some(last),
                 (Some(partial), _) if partial.unreadable > 0 => {
@@ -86,7 +116,7 @@ impl Sandbox {
 
     async fn download_entries(
         &self,
-        remote: &RawPath,
+        from: (&Scope, &RawPath),
         target: &Dir,
         entries: Vec<TreeEntry>,
         done: &mut Transferred,
@@ -121,7 +151,7 @@ impl Sandbox {
         });
         let mut downloads = stream::iter(files)
             .map(|(entry, path)| async move {
-                let result = self.download_entry(remote, target, &entry, &path, meter).await;
+                let result = self.download_entry(from, target, &entry, &path, meter).await;
                 (entry.path.to_string(), result)
             })
             .buffer_unordered(AT_ONCE);
@@ -132,7 +162,7 @@ impl Sandbox {
 
     async fn download_entry(
         &self,
-        remote: &RawPath,
+        (scope, remote): (&Scope, &RawPath),
         target: &Dir,
         entry: &TreeEntry,
         path: &Path,
@@ -150,7 +180,8 @@ impl Sandbox {
             target.create_dir_with_parents(parent).map_err(Error::local(parent))?;
         }
         let file = target.open_with(path, &options).map_err(Error::local(path))?.into_std();
-        self.download_into(&Download::new(join(remote, &entry.path)), file, meter).await.map(drop)
+        let request = Download { scope: scope.clone(), ..Download::new(join(remote, &entry.path)) };
+        self.download_into(&request, file, meter).await.map(drop)
     }
 }
 

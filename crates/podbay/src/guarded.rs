@@ -1,5 +1,7 @@
 //! A sandbox with rules and a record: every operation passes here.
 
+mod transfers;
+
 use std::path::Path;
 
 use bytes::Bytes;
@@ -189,6 +191,26 @@ impl Guarded {
         let work = async {
             self.policy.check(&command)?;
             self.sandbox.run_capped(command, cap).await
+        };
+        let effect = |output: &Output| Effect { bytes: Some(output.info.output_bytes), exit: output.code() };
+        self.recorded("exec", target, work, effect).await
+    }
+
+    /// Runs a command to its end, with these bytes as its standard input and at most `cap` bytes of output.
+    ///
+    /// # Errors
+    /// As the sandbox's own, and `policy_denied`.
+    pub async fn run_with_input(
+        &self,
+        command: impl Into<Command>,
+        input: impl Into<Bytes>,
+        cap: u64,
+    ) -> Result<Output> {
+        let command = command.into();
+        let target = command.summary();
+        let work = async {
+            self.policy.check(&command)?;
+            self.sandbox.run_with_input(command, input, cap).await
         };
         let effect = |output: &Output| Effect { bytes: Some(output.info.output_bytes), exit: output.code() };
         self.recorded("exec", target, work, effect).await

@@ -1,0 +1,693 @@
+//! What file operations return.
+
+use bytes::Bytes;
+use podbay::files::{
+    self, DeleteOutput, EditOutput, Encoding, GlobOutput, GrepOutput, LineEndings, LsOutput, MkdirOutput, MoveOutput,
+    PartialReason, ReadOutput, StatOutput, WriteOutput,
+};
+use podbay::{RawPath, Transferred as Done};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use super::{iterable, kind, nanoseconds, seconds, shown};
+use crate::failure::exception;
+use crate::text::PathText;
+
+/// A page of a file.
+#[pyclass(frozen, module = "podbay")]
+pub struct ReadResult {
+    output: ReadOutput,
+    content: Bytes,
+}
+
+impl From<(ReadOutput, Bytes)> for ReadResult {
+    fn from((output, content): (ReadOutput, Bytes)) -> Self {
+        Self { output, content }
+    }
+}
+
+#[pymethods]
+impl ReadResult {
+    /// The file's path: absolute, in the caller's view.
+    #[getter]
+    fn path(&self) -> PathText {
+        (&self.output.path).into()
+    }
+
+    /// What was read, as bytes.
+    #[getter]
+    fn content<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.content)
+    }
+
+    /// What was read, as text. What isn't UTF-8 is replaced.
+    #[getter]
+    fn text(&self) -> std::borrow::Cow<'_, str> {
+        String::from_utf8_lossy(&self.content)
+    }
+
+    /// `utf-8`: lines joined by a line feed, without one at the end. `binary`: the whole file.
+    #[getter]
+    fn encoding(&self) -> &'static str {
+        match self.output.encoding {
+            Encoding::Utf8 => "utf-8",
+            Encoding::Binary => "binary",
+        }
+    }
+
+    /// The file has no bytes.
+    #[getter]
+    fn empty(&self) -> bool {
+        self.output.empty
+    }
+
+    /// No lines were asked for.
+    #[getter]
+    fn no_lines_requested(&self) -> bool {
+        self.output.no_lines_requested
+    }
+
+    /// It counts as binary by its extension alone.
+    #[getter]
+    fn binary_by_extension(&self) -> bool {
+        self.output.binary_by_extension
+    }
+
+    /// The first line here; the file's first is 1.
+    #[getter]
+    fn start_line(&self) -> Option<u64> {
+        self.output.lines.map(|lines| lines.start_line)
+    }
+
+    /// The last complete line here.
+    #[getter]
+    fn end_line(&self) -> Option<u64> {
+        self.output.lines.map(|lines| lines.end_line)
+    }
+
+    /// All lines of the file, where they were counted.
+    #[getter]
+    fn total_lines(&self) -> Option<u64> {
+        self.output.lines?.total_lines
+    }
+
+    /// The offset of the next page; None at the end of the file.
+    #[getter]
+    fn next_offset(&self) -> Option<u64> {
+        self.output.lines?.next_offset
+    }
+
+    /// The first byte here, when a range of bytes was asked for.
+    #[getter]
+    fn start(&self) -> Option<u64> {
+        self.output.bytes.map(|bytes| bytes.start)
+    }
+
+    /// The page ended because it was full.
+    #[getter]
+    fn truncated(&self) -> bool {
+        self.output.truncated.is_some()
+    }
+
+    /// How many bytes at the end belong to a line that isn't complete, the line break before it included.
+    #[getter]
+    fn partial_line_bytes(&self) -> u64 {
+        self.output.truncated.map_or(0, |cut| cut.partial_line_bytes)
+    }
+
+    /// Not even the first line is complete: its rest is reached by `read_bytes` only.
+    #[getter]
+    fn first_line_cut(&self) -> bool {
+        self.output.truncated.is_some_and(|cut| cut.first_line_cut)
+    }
+
+    /// The file's size in bytes.
+    #[getter]
+    fn size(&self) -> u64 {
+        self.output.size
+    }
+
+    /// Last change of the contents: seconds since 1970.
+    #[getter]
+    fn modified(&self) -> f64 {
+        seconds(self.output.modified)
+    }
+
+    /// Permission bits.
+    #[getter]
+    fn mode(&self) -> u32 {
+        self.output.mode
+    }
+}
+
+/// What was written.
+#[pyclass(frozen, get_all, module = "podbay")]
+#[derive(Clone)]
+pub struct WriteResult {
+    /// The file's path. A re-rooted artefact has its real path here.
+    path: PathText,
+    /// Bytes written.
+    size: u64,
+    /// There was no such file before.
+    created: bool,
+    /// The file was overwritten in place, not replaced at one stroke.
+    in_place: bool,
+    /// Permission bits.
+    mode: u32,
+    /// The time of the write: seconds since 1970.
+    modified: f64,
+}
+
+impl From<WriteOutput> for WriteResult {
+    fn from(output: WriteOutput) -> Self {
+        Self {
+            path: PathText(output.path),
+            size: output.size,
+            created: output.created,
+            in_place: output.in_place,
+            mode: output.mode,
+            modified: seconds(output.modified),
+        }
+    }
+}
+
+/// What was replaced.
+#[pyclass(frozen, get_all, module = "podbay")]
+pub struct EditResult {
+    /// The file's path.
+    path: PathText,
+    /// How many occurrences were replaced.
+    occurrences: u64,
+    /// In which form the old text was found: `as_sent`, `crlf` or `lf`.
+    line_endings: &'static str,
+    /// The line of the first occurrence; the first line is 1.
+    first_line: u64,
+    /// The file's size now.
+    size: u64,
+    /// The file was overwritten in place, not replaced at one stroke.
+    in_place: bool,
+}
+
+impl From<EditOutput> for EditResult {
+    fn from(output: EditOutput) -> Self {
+        Self {
+            path: PathText(output.path),
+            occurrences: output.occurrences,
+            line_endings: match output.line_endings {
+                LineEndings::AsSent => "as_sent",
+                LineEndings::Crlf => "crlf",
+                LineEndings::Lf => "lf",
+            },
+            first_line: output.first_line,
+            size: output.size,
+            in_place: output.in_place,
+        }
+    }
+}
+
+/// Why a result isn't complete.
+#[pyclass(frozen, get_all, module = "podbay")]
+#[derive(Clone)]
+pub struct Partial {
+    /// `unreadable` or `budget`.
+    reason: &'static str,
+    /// One sentence for people.
+    detail: String,
+    /// How many directories and files couldn't be read.
+    unreadable: u64,
+    /// Whether a limit was reached as well.
+    limit_reached: bool,
+}
+
+impl From<files::Partial> for Partial {
+    fn from(partial: files::Partial) -> Self {
+        Self {
+            reason: match partial.reason {
+                PartialReason::Budget => "budget",
+                PartialReason::Unreadable => "unreadable",
+                _ => "other",
+            },
+            detail: partial.detail,
+            unreadable: partial.unreadable,
+            limit_reached: partial.limit_reached,
+        }
+    }
+}
+
+fn name(path: &RawPath) -> PathText {
+    let bytes = path.as_bytes();
+    let from = bytes.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    PathText(bytes[from..].into())
+}
+
+/// The attributes that an entry of a listing and the result of `stat` share.
+macro_rules! entry_class {
+    ($class:ident, $doc:literal, $entry:ident => $get:expr, $holds:ty) => {
+        #[doc = $doc]
+        #[pyclass(frozen, module = "podbay")]
+        #[derive(Clone)]
+        pub struct $class($holds);
+
+        impl $class {
+            fn entry(&self) -> &files::Entry {
+                let $entry = &self.0;
+                $get
+            }
+        }
+
+        #[pymethods]
+        impl $class {
+            /// Its path.
+            #[getter]
+            fn path(&self) -> PathText {
+                (&self.entry().path).into()
+            }
+
+            /// The last part of its path.
+            #[getter]
+            fn name(&self) -> PathText {
+                name(&self.entry().path)
+            }
+
+            /// `file`, `dir`, `link`, …
+            #[getter]
+            fn kind(&self) -> &'static str {
+                kind(self.entry().kind)
+            }
+
+            /// Whether it is a directory. A link to one isn't.
+            #[getter]
+            fn is_dir(&self) -> bool {
+                self.entry().kind == files::Kind::Dir
+            }
+
+            /// Bytes.
+            #[getter]
+            fn size(&self) -> u64 {
+                self.entry().size
+            }
+
+            /// Last change of the contents: seconds since 1970.
+            #[getter]
+            fn modified(&self) -> f64 {
+                seconds(self.entry().modified)
+            }
+
+            /// The same in nanoseconds.
+            #[getter]
+            fn modified_ns(&self) -> i64 {
+                nanoseconds(self.entry().modified)
+            }
+
+            /// Permission bits.
+            #[getter]
+            fn mode(&self) -> u32 {
+                self.entry().mode
+            }
+
+            /// A link's text.
+            #[getter]
+            fn target(&self) -> Option<PathText> {
+                self.entry().link.as_ref().map(|link| (&link.target).into())
+            }
+
+            /// What stands at a link's end; None when there is nothing.
+            #[getter]
+            fn target_kind(&self) -> Option<&'static str> {
+                self.entry().link.as_ref()?.target_kind.map(kind)
+            }
+        }
+    };
+}
+
+entry_class!(Entry, "One name in a directory.", entry => entry, files::Entry);
+entry_class!(StatResult, "What is at a path.", stat => &stat.entry, StatOutput);
+
+impl From<StatOutput> for StatResult {
+    fn from(output: StatOutput) -> Self {
+        Self(output)
+    }
+}
+
+#[pymethods]
+impl StatResult {
+    /// The owner's id.
+    #[getter]
+    fn uid(&self) -> u32 {
+        self.0.uid
+    }
+
+    /// The group's id.
+    #[getter]
+    fn gid(&self) -> u32 {
+        self.0.gid
+    }
+
+    /// How many names it has.
+    #[getter]
+    fn links(&self) -> u64 {
+        self.0.links
+    }
+
+    /// The number of the file in its file system.
+    #[getter]
+    fn inode(&self) -> u64 {
+        self.0.inode
+    }
+}
+
+/// What is in a directory.
+#[pyclass(frozen, get_all, module = "podbay")]
+pub struct LsResult {
+    /// The directory's path.
+    path: PathText,
+    /// Its children, sorted by name.
+    entries: Vec<Entry>,
+    /// Present when there are more.
+    partial: Option<Partial>,
+}
+
+impl From<LsOutput> for LsResult {
+    fn from(output: LsOutput) -> Self {
+        Self {
+            path: PathText(output.path),
+            entries: output.entries.into_iter().map(Entry).collect(),
+            partial: output.partial.map(Into::into),
+        }
+    }
+}
+
+/// A file that a pattern matches.
+#[pyclass(frozen, get_all, module = "podbay")]
+#[derive(Clone)]
+pub struct GlobMatch {
+    /// Its path.
+    path: PathText,
+    /// Its path below the start.
+    relative: PathText,
+    /// A file or a directory; for a link, what it leads to.
+    kind: &'static str,
+    /// It is a link.
+    is_link: bool,
+    /// Bytes.
+    size: u64,
+    /// Last change of the contents: seconds since 1970.
+    modified: f64,
+    /// The same in nanoseconds.
+    modified_ns: i64,
+}
+
+/// The files that a pattern matches.
+#[pyclass(frozen, get_all, module = "podbay")]
+pub struct GlobResult {
+    /// Where the search started.
+    path: PathText,
+    /// The matches, sorted by path.
+    matches: Vec<GlobMatch>,
+    /// Present when that may not be everything.
+    partial: Option<Partial>,
+}
+
+impl From<GlobOutput> for GlobResult {
+    fn from(output: GlobOutput) -> Self {
+        let start = output.path;
+        let matches = output.matches.into_iter().map(|found| GlobMatch {
+            path: PathText(below(&start, &found.path)),
+            relative: PathText(found.path),
+            kind: kind(found.kind),
+            is_link: found.is_link,
+            size: found.size,
+            modified: seconds(found.modified),
+            modified_ns: nanoseconds(found.modified),
+        });
+        Self { matches: matches.collect(), path: PathText(start), partial: output.partial.map(Into::into) }
+    }
+}
+
+fn below(start: &RawPath, path: &RawPath) -> RawPath {
+    let mut whole = start.as_bytes().to_vec();
+    if whole.last() != Some(&b'/') {
+        whole.push(b'/');
+    }
+    whole.extend_from_slice(path.as_bytes());
+    whole.into()
+}
+
+/// A line with the text that was looked for.
+#[pyclass(frozen, get_all, module = "podbay")]
+#[derive(Clone)]
+pub struct GrepMatch {
+    /// The file.
+    path: PathText,
+    /// The line's number; the first is 1.
+    line: u64,
+    /// The line without its end.
+    text: String,
+    /// The line is longer than this.
+    cut: bool,
+}
+
+/// The lines with the text that was looked for.
+#[pyclass(frozen, get_all, module = "podbay")]
+pub struct GrepResult {
+    /// Where the search started.
+    path: PathText,
+    /// The lines, sorted by file and number.
+    matches: Vec<GrepMatch>,
+    /// How many there are.
+    count: u64,
+    /// How many files were searched.
+    searched: u64,
+    /// Present when that may not be everything.
+    partial: Option<Partial>,
+}
+
+impl From<GrepOutput> for GrepResult {
+    fn from(output: GrepOutput) -> Self {
+        let matches = output.files.into_iter().flat_map(|file| {
+            let path = PathText(file.path);
+            file.lines.into_iter().map(move |line| GrepMatch {
+                path: path.clone(),
+                line: line.line,
+                text: line.text,
+                cut: line.cut,
+            })
+        });
+        Self {
+            matches: matches.collect(),
+            path: PathText(output.path),
+            count: output.count,
+            searched: output.searched,
+            partial: output.partial.map(Into::into),
+        }
+    }
+}
+
+/// What was deleted.
+#[pyclass(frozen, get_all, module = "podbay")]
+pub struct DeleteResult {
+    /// The path.
+    path: PathText,
+    /// What it was; None when nothing was there.
+    kind: Option<&'static str>,
+    /// How many names were removed, all levels together.
+    removed: u64,
+}
+
+impl From<DeleteOutput> for DeleteResult {
+    fn from(output: DeleteOutput) -> Self {
+        Self { path: PathText(output.path), kind: output.kind.map(kind), removed: output.removed }
+    }
+}
+
+/// A directory that was wanted.
+#[pyclass(frozen, get_all, module = "podbay")]
+pub struct MkdirResult {
+    /// Its path.
+    path: PathText,
+    /// Whether it wasn't there before.
+    created: bool,
+}
+
+impl From<MkdirOutput> for MkdirResult {
+    fn from(output: MkdirOutput) -> Self {
+        Self { path: PathText(output.path), created: output.created }
+    }
+}
+
+/// What was moved.
+#[pyclass(frozen, get_all, module = "podbay")]
+pub struct MoveResult {
+    /// The old path.
+    source: PathText,
+    /// The new path.
+    target: PathText,
+    /// What it is.
+    kind: &'static str,
+    /// It went to another file system, so it was copied.
+    copied: bool,
+}
+
+impl From<MoveOutput> for MoveResult {
+    fn from(output: MoveOutput) -> Self {
+        Self {
+            source: PathText(output.from),
+            target: PathText(output.to),
+            kind: kind(output.kind),
+            copied: output.copied,
+        }
+    }
+}
+
+/// What became of one file of an upload.
+#[pyclass(frozen, module = "podbay")]
+pub struct UploadResult {
+    path: RawPath,
+    outcome: podbay::Result<WriteOutput>,
+}
+
+impl UploadResult {
+    /// A file's outcome, under the path that the caller gave.
+    pub fn new(path: RawPath, outcome: podbay::Result<WriteOutput>) -> Self {
+        Self { path, outcome }
+    }
+}
+
+#[pymethods]
+impl UploadResult {
+    /// The path, as it was given.
+    #[getter]
+    fn path(&self) -> PathText {
+        (&self.path).into()
+    }
+
+    /// What was written.
+    #[getter]
+    fn result(&self) -> Option<WriteResult> {
+        self.outcome.as_ref().ok().cloned().map(Into::into)
+    }
+
+    /// Why it couldn't be written.
+    #[getter]
+    fn error(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.outcome.as_ref().err().map(|error| exception(py, error).into_value(py).into_any())
+    }
+}
+
+/// What became of one file of a download.
+#[pyclass(frozen, module = "podbay")]
+pub struct DownloadResult {
+    path: RawPath,
+    outcome: podbay::Result<Bytes>,
+}
+
+impl DownloadResult {
+    /// A file's outcome, under the path that the caller gave.
+    pub fn new(path: RawPath, outcome: podbay::Result<Bytes>) -> Self {
+        Self { path, outcome }
+    }
+}
+
+#[pymethods]
+impl DownloadResult {
+    /// The path, as it was given.
+    #[getter]
+    fn path(&self) -> PathText {
+        (&self.path).into()
+    }
+
+    /// The file's content.
+    #[getter]
+    fn content<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
+        self.outcome.as_ref().ok().map(|content| PyBytes::new(py, content))
+    }
+
+    /// Why it couldn't be fetched.
+    #[getter]
+    fn error(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.outcome.as_ref().err().map(|error| exception(py, error).into_value(py).into_any())
+    }
+}
+
+/// What became of a directory's transfer.
+#[pyclass(frozen, module = "podbay")]
+pub struct Transferred(Done);
+
+impl From<Done> for Transferred {
+    fn from(done: Done) -> Self {
+        Self(done)
+    }
+}
+
+#[pymethods]
+impl Transferred {
+    /// How many files arrived.
+    #[getter]
+    fn files(&self) -> u64 {
+        self.0.files
+    }
+
+    /// What was left out, and why.
+    #[getter]
+    fn skipped(&self) -> Vec<(String, String)> {
+        self.0.skipped.clone()
+    }
+
+    /// What failed, with the exception.
+    #[getter]
+    fn failed(&self, py: Python<'_>) -> Vec<(String, Py<PyAny>)> {
+        let failed = self.0.failed.iter();
+        failed.map(|(path, error)| (path.clone(), exception(py, error).into_value(py).into_any())).collect()
+    }
+}
+
+/// How far a transfer is.
+#[pyclass(frozen, get_all, module = "podbay")]
+pub struct Progress {
+    /// Files that have arrived.
+    files: u64,
+    /// Bytes that were sent or received.
+    bytes: u64,
+    /// Files in all, once that is known.
+    total_files: Option<u64>,
+    /// Bytes in all, once that is known.
+    total_bytes: Option<u64>,
+}
+
+impl From<podbay::Progress> for Progress {
+    fn from(progress: podbay::Progress) -> Self {
+        Self {
+            files: progress.files,
+            bytes: progress.bytes,
+            total_files: progress.total_files,
+            total_bytes: progress.total_bytes,
+        }
+    }
+}
+
+shown! {
+    ReadResult: "path", "encoding", "size", "start_line", "end_line", "next_offset";
+    WriteResult: "path", "size", "created";
+    EditResult: "path", "occurrences", "first_line";
+    Partial: "reason", "detail";
+    Entry: "path", "kind", "size";
+    StatResult: "path", "kind", "size", "mode", "uid", "gid";
+    LsResult: "path", "entries", "partial";
+    GlobMatch: "path", "kind", "size";
+    GlobResult: "path", "matches", "partial";
+    GrepMatch: "path", "line", "text";
+    GrepResult: "path", "matches", "searched", "partial";
+    DeleteResult: "path", "kind", "removed";
+    MkdirResult: "path", "created";
+    MoveResult: "source", "target", "kind", "copied";
+    UploadResult: "path", "result", "error";
+    DownloadResult: "path", "error";
+    Transferred: "files", "skipped", "failed";
+    Progress: "files", "bytes", "total_files", "total_bytes";
+}
+
+iterable! {
+    LsResult.entries;
+    GlobResult.matches;
+    GrepResult.matches;
+}

@@ -1,0 +1,204 @@
+//! Settings from Python: keyword arguments, dataclasses, files.
+
+use std::path::PathBuf;
+
+use podbay::config::{Config, Kind, SETTINGS};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDelta, PyDict, PyFloat, PyInt, PyList, PyMapping, PyMappingMethods, PyString, PyTuple};
+use serde_json::Value as Json;
+
+use crate::failure::Failure;
+
+/// Names that the packages before Podbay made known, and what they are here.
+const ALIASES: [(&str, &str); 2] = [("root_dir", "policy.root"), ("strict_audit", "audit.strict")];
+
+/// Where `virtual_mode` begins when no root is named: where commands start too.
+const DEFAULT_ROOT: &str = "/workspace";
+
+/// One setting, as `podbay.SETTINGS` lists it.
+#[pyclass(frozen, get_all, module = "podbay._native")]
+pub struct Setting {
+    key: &'static str,
+    variable: String,
+    kind: String,
+    choices: Vec<&'static str>,
+    help: &'static str,
+}
+
+/// All settings.
+pub fn table() -> Vec<Setting> {
+    let entry = |setting: &'static podbay::config::Setting| Setting {
+        key: setting.key,
+        variable: setting.variable(),
+        kind: match setting.kind {
+            Kind::Choice(_) => "choice".to_owned(),
+            kind => format!("{kind:?}").to_lowercase(),
+        },
+        choices: match setting.kind {
+            Kind::Choice(words) => words.to_vec(),
+            _ => Vec::new(),
+        },
+        help: setting.help,
+    };
+    SETTINGS.iter().map(entry).collect()
+}
+
+#[pymethods]
+impl Setting {
+    fn __repr__(&self) -> String {
+        format!("Setting({:?}, {})", self.key, self.kind)
+    }
+}
+
+/// The settings that hold for an object: what code says beats `PODBAY_…`, that beats the file, that beats the defaults.
+pub fn gather(
+    mode: Option<&str>,
+    given: Option<&Bound<'_, PyAny>>,
+    named: &[(&str, Option<Bound<'_, PyAny>>)],
+    more: Option<&Bound<'_, PyDict>>,
+) -> Result<Config, Failure> {
+    let file = given.map(file_path).transpose()?.flatten();
+    let mut config = match file {
+        Some(path) => {
+            let mut config = Config::default();
+            config.read_file(&path)?;
+            config
+                .read_environment(std::env::vars_os().filter_map(|(name, value)| {
+                    Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+                }))?;
+            config
+        }
+        None => Config::of_process()?,
+    };
+    let fields = match given {
+        Some(given) => fields_of(given)?,
+        None => Vec::new(),
+    };
+    // A dataclass says by its kind which mode it is for.
+    let implied = given.and_then(|given| given.get_type().name().ok()).and_then(|name| match name.to_str() {
+        Ok("LocalConfig") => Some("local"),
+        Ok("RawConfig") => Some("raw"),
+        _ => None,
+    });
+    if let (Some(mode), Some(implied)) = (mode, implied)
+        && mode != implied
+    {
+        return Err(Failure::Argument(format!("mode={mode:?} and a configuration for {implied:?}: say one of them")));
+    }
+    if let Some(mode) = mode.or(implied) {
+        config.set("mode", mode)?;
+    }
+    let mode = config.mode().to_owned();
+    let named = named.iter().filter_map(|(key, value)| Some(((*key).to_owned(), value.clone()?)));
+    let mut all = fields;
+    all.extend(named);
+    for (key, value) in more.into_iter().flatten() {
+        all.push((key.extract().map_err(PyErr::from)?, value));
+    }
+    for (key, value) in all {
+        if !value.is_none() {
+            config.set_value(&full_key(&mode, &key), &json(&key, &value)?)?;
+        }
+    }
+    if config.policy().paths.virtual_paths && config.policy().paths.root.is_none() {
+        config.set("policy.root", DEFAULT_ROOT)?;
+    }
+    Ok(config)
+}
+
+/// A name without a section is the mode's own, or one of the policy's.
+fn full_key(mode: &str, key: &str) -> String {
+    if let Some((_, full)) = ALIASES.iter().find(|(alias, _)| *alias == key) {
+        return (*full).to_owned();
+    }
+    let known = |key: &str| SETTINGS.iter().any(|setting| setting.key == key);
+    let candidates = [key.to_owned(), format!("{mode}.{key}"), format!("policy.{key}"), format!("audit.{key}")];
+    candidates.into_iter().find(|key| known(key)).unwrap_or_else(|| key.to_owned())
+}
+
+/// `config="podbay.toml"` names a file.
+fn file_path(given: &Bound<'_, PyAny>) -> PyResult<Option<PathBuf>> {
+    let is_path = given.is_instance_of::<PyString>() || given.hasattr("__fspath__")?;
+    if is_path { given.extract().map(Some) } else { Ok(None) }
+}
+
+/// The names and values of a dataclass or a mapping.
+fn fields_of<'py>(given: &Bound<'py, PyAny>) -> PyResult<Vec<(String, Bound<'py, PyAny>)>> {
+    if file_path(given)?.is_some() || given.is_none() {
+        return Ok(Vec::new());
+    }
+    if let Ok(fields) = given.getattr("__dataclass_fields__") {
+        let fields = fields.cast_into::<PyDict>()?;
+        return fields
+            .keys()
+            .iter()
+            .map(|name| Ok((name.extract()?, given.getattr(name.cast::<PyString>()?)?)))
+            .collect();
+    }
+    if let Ok(mapping) = given.cast::<PyMapping>() {
+        return mapping.items()?.iter().map(|pair| pair.extract()).collect();
+    }
+    let kind = given.get_type().name()?;
+    Err(PyTypeError::new_err(format!(
+        "config is a dataclass of podbay.config, a mapping or the path of a file, not {kind}"
+    )))
+}
+
+fn json(key: &str, value: &Bound<'_, PyAny>) -> Result<Json, Failure> {
+    if value.is_none() {
+        return Ok(Json::Null);
+    }
+    if let Ok(flag) = value.cast::<PyBool>() {
+        return Ok(Json::Bool(flag.is_true()));
+    }
+    if value.is_instance_of::<PyInt>() {
+        let number: i64 = value.extract().map_err(|_| Failure::Argument(format!("{key}: {value} is too large")))?;
+        return Ok(number.into());
+    }
+    if value.is_instance_of::<PyFloat>() {
+        return Ok(value.extract::<f64>()?.into());
+    }
+    if let Ok(text) = value.cast::<PyString>() {
+        return Ok(text.to_str()?.into());
+    }
+    if value.is_instance_of::<PyDelta>() {
+        return Ok(value.call_method0("total_seconds")?.extract::<f64>()?.into());
+    }
+    if let Ok(mapping) = value.cast::<PyMapping>() {
+        let pair = |pair: Bound<'_, PyAny>| {
+            let (name, value): (String, Bound<'_, PyAny>) = pair.extract()?;
+            let value = json(key, &value)?;
+            Ok::<_, Failure>((name, value))
+        };
+        return mapping.items()?.iter().map(pair).collect::<Result<_, _>>().map(Json::Object);
+    }
+    if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+        return value.try_iter()?.map(|item| json(key, &item?)).collect::<Result<_, _>>().map(Json::Array);
+    }
+    if value.hasattr("__fspath__")? {
+        let path: PathBuf = value.extract()?;
+        return path.to_str().map(Into::into).ok_or_else(|| Failure::Argument(format!("{key}: {path:?} isn't UTF-8")));
+    }
+    let kind = value.get_type().name().map_err(Failure::from)?;
+    Err(Failure::Python(PyTypeError::new_err(format!("{key}: a {kind} can't be a setting"))))
+}
+
+/// What would hold for an object made with these arguments: key, where it comes from, value (secrets hidden).
+#[pyfunction]
+#[pyo3(signature = (mode=None, *, config=None, **settings))]
+pub fn effective_settings(
+    mode: Option<&str>,
+    config: Option<&Bound<'_, PyAny>>,
+    settings: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Vec<(String, String, String)>> {
+    let config = gather(mode, config, &[], settings)?;
+    Ok(config.entries().map(|(key, from, value)| (key.to_owned(), from.to_owned(), value)).collect())
+}
+
+/// One setting alone, for what it makes of a value.
+pub fn gather_one(key: &str, value: &Bound<'_, PyAny>) -> Result<Config, Failure> {
+    let mut config = Config::default();
+    config.set_value(key, &json(key, value)?)?;
+    Ok(config)
+}

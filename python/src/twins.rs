@@ -1,0 +1,38 @@
+//! Every operation twice: as a call that waits, and as a coroutine.
+
+/// Defines methods in pairs. The body is an async block over `$this`, what the object holds; the signature is Python's.
+macro_rules! twins {
+    (impl $class:ident {
+        $(
+            $(#[doc = $doc:literal])+
+            fn $sync:ident / $async:ident($this:ident $(, $argument:ident: $kind:ty)* $(,)?)
+            [$($signature:tt)*] -> $output:ty $body:block
+        )+
+    }) => {
+        #[pyo3::pymethods]
+        impl $class {
+            $(
+                $(#[doc = $doc])+
+                #[pyo3(signature = ($($signature)*))]
+                #[allow(clippy::too_many_arguments)]
+                fn $sync(&self, py: pyo3::Python<'_> $(, $argument: $kind)*) -> pyo3::PyResult<$output> {
+                    let $this = self.inner.clone();
+                    crate::runtime::block(py, async move { let result: Result<$output, crate::failure::Failure> = $body; result })
+                }
+
+                $(#[doc = $doc])+
+                #[pyo3(signature = ($($signature)*))]
+                #[allow(clippy::too_many_arguments)]
+                fn $async(&self $(, $argument: $kind)*) -> crate::coroutine::Coroutine {
+                    let $this = self.inner.clone();
+                    crate::coroutine::Coroutine::new(
+                        stringify!($async),
+                        async move { let result: Result<$output, crate::failure::Failure> = $body; result },
+                    )
+                }
+            )+
+        }
+    };
+}
+
+pub(crate) use twins;
