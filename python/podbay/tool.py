@@ -3,7 +3,8 @@
     from deepagents import create_deep_agent
     from podbay.tool import PROMPT_SUFFIX, execute_python_tool
 
-    agent = create_deep_agent(model, tools=[execute_python_tool()], system_prompt="You are a data analyst." + PROMPT_SUFFIX)
+    prompt = "You are a data analyst." + PROMPT_SUFFIX
+    agent = create_deep_agent(model, tools=[execute_python_tool()], system_prompt=prompt)
 
 The agent's virtual files (`state["files"]`) are in `/app` when the code runs; what the code writes is gone afterwards.
 Where files and installed packages shall stay from call to call, give the agent a sandbox as its backend instead:
@@ -18,6 +19,7 @@ import binascii
 import os
 import posixpath
 import tempfile
+from collections.abc import Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,7 +30,7 @@ from langgraph.prebuilt import InjectedState
 import podbay
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterator
 
 __all__ = ["PROMPT_SUFFIX", "UPLOAD_DIR", "execute_python_tool", "seed_files"]
 
@@ -36,10 +38,11 @@ UPLOAD_DIR = "/app"
 """Where the virtual files are, and where the code starts."""
 
 PROMPT_SUFFIX = (
-    "\n\nYou have a tool `execute_python(code)`. It runs Python 3 in a fresh sandbox: nothing that one call leaves behind "
-    "(variables, files, installed packages) is there for the next one, so put into one call what belongs together and "
-    "print what you want to know. Before each call your virtual files are copied into `/app/`, the working directory: a "
-    "file `data.csv` is `/app/data.csv` there. The answer is `exit=<code>` and, below it, everything that was printed."
+    "\n\nYou have a tool `execute_python(code)`. It runs Python 3 in a fresh sandbox: nothing that one call leaves "
+    "behind (variables, files, installed packages) is there for the next one, so put into one call what belongs "
+    "together and print what you want to know. Before each call your virtual files are copied into `/app/`, the "
+    "working directory: a file `data.csv` is `/app/data.csv` there. The answer is `exit=<code>` and, below it, "
+    "everything that was printed."
 )
 """What to add to the system prompt of an agent that has the tool."""
 
@@ -47,9 +50,9 @@ PROMPT_SUFFIX = (
 def seed_files(files: Mapping[str, Any] | None) -> list[tuple[str, bytes]]:
     """What virtual files are in the sandbox: absolute paths below `/app`, and their bytes.
 
-    A file is a mapping with `content` (a text, or the list of its lines) and perhaps `encoding` (`utf-8` or `base64`), or
-    just a text or bytes. A relative path is one below `/app`, and so is an absolute one: `/data.csv`, as Deep Agents names
-    its virtual files, is `/app/data.csv`, and `/app/data.csv` stays what it is.
+    A file is a mapping with `content` (a text, or the list of its lines) and perhaps `encoding` (`utf-8` or `base64`),
+    or just a text or bytes. A relative path is one below `/app`, and so is an absolute one: `/data.csv`, as Deep Agents
+    names its virtual files, is `/app/data.csv`, and `/app/data.csv` stays what it is.
     """
     return [(_place(path), _content(path, file)) for path, file in (files or {}).items()]
 
@@ -72,7 +75,9 @@ def _content(path: str, file: Any) -> bytes:  # noqa: ANN401
     if isinstance(content, bytes):
         return content
     if not isinstance(content, str):
-        raise ValueError(f"The virtual file {path!r} has content of the type {type(content).__name__}: use text or bytes")
+        raise ValueError(
+            f"The virtual file {path!r} has content of the type {type(content).__name__}: use text or bytes"
+        )
     match encoding:
         case "utf-8":
             # What can't be encoded stays visible; one odd character must not stop the whole call.
@@ -98,10 +103,10 @@ def execute_python_tool(
 ) -> BaseTool:
     """A LangChain tool that runs Python code in a sandbox of its own.
 
-    Each call makes a sandbox, copies `state["files"]` into it, runs the code and removes the sandbox, also when the call
-    is cancelled. It answers `exit=<code>`, a line break, and what was printed; what went wrong on our side it tells the model
-    in the same way, as text. Settings are those of `podbay.Sandbox`; `timeout` (300 s) and `output_limit` (1 MiB) bound the
-    code.
+    Each call makes a sandbox, copies `state["files"]` into it, runs the code and removes the sandbox, also when the
+    call is cancelled. It answers `exit=<code>`, a line break, and what was printed; what went wrong on our side it
+    tells the model in the same way, as text. Settings are those of `podbay.Sandbox`; `timeout` (300 s) and
+    `output_limit` (1 MiB) bound the code.
     """
     runs = _Runs(mode, python, {"timeout": timeout, "output_limit": output_limit}, settings)
     return StructuredTool.from_function(
@@ -146,7 +151,9 @@ class _Runs:
                 for uploaded in await sandbox.aupload(files):
                     if uploaded.error is not None:
                         return _failure(uploaded.error)
-                return _answer(await sandbox.arun(self._command, stdin=code, cwd=UPLOAD_DIR, merge=True, **self._bounds))
+                return _answer(
+                    await sandbox.arun(self._command, stdin=code, cwd=UPLOAD_DIR, merge=True, **self._bounds)
+                )
         except (podbay.PodbayError, ValueError) as error:
             return _failure(error)
 
@@ -187,7 +194,8 @@ class _Runs:
 
 
 def _files(state: dict[str, Any] | None) -> list[tuple[str, bytes]]:
-    return seed_files(state.get("files") if hasattr(state, "get") else getattr(state, "files", None))
+    # A graph's state is a mapping, or an object with attributes where its schema is a class.
+    return seed_files(state.get("files") if isinstance(state, Mapping) else getattr(state, "files", None))
 
 
 def _answer(result: podbay.ExecResult) -> str:

@@ -7,8 +7,8 @@
     agent = manager.create_agent(model, checkpointer=MemorySaver())
     agent.invoke({"messages": [("user", "…")]}, config={"configurable": {"thread_id": "conversation-1"}})
 
-A thread's sandbox is named by the thread (and the tenant), so every process that serves the thread finds the same one and
-nothing has to be stored; its id stands in the graph's state as `sandbox_id` for whoever wants to know it.
+A thread's sandbox is named by the thread (and the tenant), so every process that serves the thread finds the same one
+and nothing has to be stored; its id stands in the graph's state as `sandbox_id` for whoever wants to know it.
 """
 
 from podbay.langgraph.manager import SandboxManager

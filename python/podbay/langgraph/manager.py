@@ -145,9 +145,7 @@ class SandboxManager:
                 return self._backend_of(self.provider.reconnect(sandbox_id))
             except (podbay.SandboxNotFound, podbay.PodGone):
                 pass
-        return self._backend_of(
-            self.provider.get_or_create(labels=self.labels, ttl=self._ttl, idle_ttl=self._idle_ttl)
-        )
+        return self._backend_of(self.provider.get_or_create(labels=self.labels, ttl=self._ttl, idle_ttl=self._idle_ttl))
 
     async def aget_or_reconnect(self, sandbox_id: str | None = None) -> PodbaySandbox:
         """As `get_or_reconnect`."""
@@ -178,11 +176,11 @@ class SandboxManager:
             if (cursor := page.cursor) is None:
                 break
         failed: list[tuple[str, Exception]] = []
-        for id in ids:  # noqa: A001
+        for each in ids:
             try:
-                self.provider.delete(id)
+                self.provider.delete(each)
             except podbay.PodbayError as error:
-                failed.append((id, error))
+                failed.append((each, error))
         return _all_or_error(ids, failed)
 
     async def ashutdown(self) -> list[str]:
@@ -194,11 +192,11 @@ class SandboxManager:
             ids += [listed.id for listed in page]
             if (cursor := page.cursor) is None:
                 break
-        ends = await asyncio.gather(*(self.provider.adelete(id) for id in ids), return_exceptions=True)
+        ends = await asyncio.gather(*(self.provider.adelete(each) for each in ids), return_exceptions=True)
         failed: list[tuple[str, Exception]] = []
-        for id, end in zip(ids, ends, strict=True):  # noqa: A001
+        for each, end in zip(ids, ends, strict=True):
             if isinstance(end, podbay.PodbayError):
-                failed.append((id, end))
+                failed.append((each, end))
             elif isinstance(end, BaseException):
                 raise end
         return _all_or_error(ids, failed)
@@ -230,9 +228,9 @@ def _messages(state: Any) -> Any:  # noqa: ANN401
     return state["messages"] if isinstance(state, dict) else state.messages
 
 
-def _changed(state: Any, key: str, id: str) -> dict[str, Any]:  # noqa: A002, ANN401
+def _changed(state: Any, key: str, now: str) -> dict[str, Any]:  # noqa: ANN401
     known = state.get(key) if isinstance(state, dict) else getattr(state, key, None)
-    return {} if known == id else {key: id}
+    return {} if known == now else {key: now}
 
 
 def _refuse_backend(settings: dict[str, Any]) -> None:
@@ -242,6 +240,6 @@ def _refuse_backend(settings: dict[str, Any]) -> None:
 
 def _all_or_error(ids: list[str], failed: list[tuple[str, Exception]]) -> list[str]:
     if failed:
-        told = "; ".join(f"{id}: {error}" for id, error in failed)
+        told = "; ".join(f"{each}: {error}" for each, error in failed)
         raise podbay.ProviderError(f"{len(failed)} of {len(ids)} sandboxes couldn't be deleted, try again: {told}")
     return ids

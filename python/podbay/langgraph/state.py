@@ -31,12 +31,12 @@ class SandboxIdMiddleware(AgentMiddleware[Any, Any, Any]):
         self._id_of = id_of
         self._key = key
         fields = {key: NotRequired[Annotated[str | None, OmitFromInput]]}
-        self.state_schema = TypedDict("SandboxState", fields)  # type: ignore[misc, operator]
+        self.state_schema = TypedDict("SandboxState", fields)  # type: ignore[misc]
 
     def before_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ANN401, ARG002
         """Tells the id, when the state doesn't know it yet."""
-        id = self._id_of(thread_id(what="An agent with a sandbox per thread"))  # noqa: A001
-        return None if state.get(self._key) == id else {self._key: id}
+        now = self._id_of(thread_id(what="An agent with a sandbox per thread"))
+        return None if state.get(self._key) == now else {self._key: now}
 
     async def abefore_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ANN401
         """Tells the id, as `before_agent` does: nothing is waited for."""

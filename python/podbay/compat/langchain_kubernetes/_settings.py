@@ -47,7 +47,7 @@ _SAME = (
 )
 
 # What a field has that nobody set. An empty text isn't among them: Podbay says what is wrong with it.
-_UNSET = (None, False, [], {})
+_UNSET: tuple[object, ...] = (None, False, [], {})
 _WAITS = ["sleep", "infinity"]
 
 

@@ -12,12 +12,12 @@ _MODES = ("agent-sandbox", "raw", "local")
 class KubernetesProviderConfig:
     """How sandboxes shall be, under the names and with the defaults of langchain-kubernetes.
 
-    `mode` is `raw` (pods of any cluster), `local` (this machine, which langchain-kubernetes hasn't got: the pod's fields
-    don't count there) or `agent-sandbox`, which needs a `template_name`.
+    `mode` is `raw` (pods of any cluster), `agent-sandbox` (which needs a `template_name`) or `local`: this machine,
+    which langchain-kubernetes hasn't got. What describes the pod doesn't count there.
 
-    `command` is what the container runs: with `["sleep", "infinity"]` Podbay's own waiting shell does, since `sleep` as the
-    first process of a pod doesn't end when it is asked to. `pod_template_overrides` are merged into the pod's spec and may
-    not take away its protection. `seccomp_profile` is `RuntimeDefault`, or the path of a profile on the node.
+    `command` is what the container runs. With `["sleep", "infinity"]` it is Podbay's own waiting shell: `sleep` as the
+    first process of a pod doesn't end when it is asked to. `pod_template_overrides` are merged into the pod's spec and
+    may not take away its protection. `seccomp_profile` is `RuntimeDefault`, or the path of a profile on the node.
     `pod_ttl_seconds` was never used for anything and isn't now: `ttl_seconds` ends a sandbox.
     """
 

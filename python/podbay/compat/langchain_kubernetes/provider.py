@@ -222,8 +222,8 @@ def _moment(seconds: float) -> str:
 
 
 def _cleaned(cleaned: podbay.Cleaned) -> CleanupResult:
-    for id, why in cleaned.failed:  # noqa: A001
-        logger.warning("the sandbox %s is over and couldn't be deleted: %s", id, why)
+    for sandbox_id, why in cleaned.failed:
+        logger.warning("the sandbox %s is over and couldn't be deleted: %s", sandbox_id, why)
     return CleanupResult(deleted=cleaned.deleted, kept=cleaned.kept)
 
 

@@ -12,6 +12,6 @@ class AgentSandboxBackend:
 
     def __init__(self, *, client: Any, sandbox_name: str, activity_callback: Any = None) -> None:  # noqa: ANN401, ARG002
         raise podbay.ConfigError(
-            f"The sandbox {sandbox_name!r} is one of mode='agent-sandbox', and this build of Podbay has the modes local and "
-            "raw: use KubernetesProviderConfig(mode='raw')"
+            f"The sandbox {sandbox_name!r} is one of mode='agent-sandbox', and this build of Podbay has the modes "
+            "local and raw: use KubernetesProviderConfig(mode='raw')"
         )
