@@ -16,8 +16,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import logging
 import os
 import posixpath
+import secrets
 import tempfile
 from collections.abc import Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -31,6 +33,8 @@ import podbay
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["PROMPT_SUFFIX", "UPLOAD_DIR", "execute_python_tool", "seed_files"]
 
@@ -124,14 +128,21 @@ _DESCRIPTION = (
 )
 
 
+# How many seconds a sandbox has beyond those of the code: for its start, and for large files.
+_SPARE = 600
+
+
 class _Runs:
     """The runs of one tool: they share a provider and nothing else."""
 
     def __init__(self, mode: str | None, python: str, bounds: dict[str, Any], settings: dict[str, Any]) -> None:
         self._mode = mode
-        self._command = [python, "-"]
+        # Unbuffered, so that output and errors come in the order in which they were printed.
+        self._command = [python, "-u", "-"]
         self._bounds = {key: value for key, value in bounds.items() if value is not None}
         self._settings = settings
+        # For when this process is killed and can't delete what it made.
+        self._ttl = settings.pop("ttl", None) or self._bounds.get("timeout", 300) + _SPARE
 
     def run(self, code: str, state: Annotated[dict[str, Any] | None, InjectedState] = None) -> str:
         try:
@@ -167,30 +178,57 @@ class _Runs:
 
     @contextmanager
     def _sandbox(self) -> Iterator[podbay.Sandbox]:
-        if self._provider.mode != "local":
-            with self._provider.get_or_create() as sandbox:
-                yield sandbox
-            return
-        with tempfile.TemporaryDirectory(prefix="podbay-app-") as directory, self._local(directory) as sandbox:
-            yield sandbox
+        # Named here, so that it can be deleted also when the making of it was interrupted.
+        provider, name = self._provider, _name()
+        try:
+            if provider.mode != "local":
+                yield provider.get_or_create(name, ttl=self._ttl)
+            else:
+                with _directory() as directory, self._local(name, directory) as sandbox:
+                    yield sandbox
+        finally:
+            with _left_behind(name):
+                provider.delete(name)
 
     @asynccontextmanager
     async def _asandbox(self) -> AsyncIterator[podbay.Sandbox]:
-        if self._provider.mode != "local":
-            async with await self._provider.aget_or_create() as sandbox:
-                yield sandbox
-            return
-        directory = await asyncio.to_thread(tempfile.TemporaryDirectory, prefix="podbay-app-")
+        provider, name = self._provider, _name()
         try:
-            async with self._local(directory.name) as sandbox:
-                yield sandbox
+            if provider.mode != "local":
+                yield await provider.aget_or_create(name, ttl=self._ttl)
+                return
+            directory = await asyncio.to_thread(_directory)
+            try:
+                async with self._local(name, directory.name) as sandbox:
+                    yield sandbox
+            finally:
+                await asyncio.to_thread(directory.cleanup)
         finally:
-            await asyncio.to_thread(directory.cleanup)
+            with _left_behind(name):
+                await provider.adelete(name)
 
-    def _local(self, directory: str) -> podbay.Sandbox:
+    def _local(self, name: str, directory: str) -> podbay.Sandbox:
         """A sandbox on this machine has a read-only root, so that /app has to be brought along."""
-        mounts = [*self._settings.get("mounts", ()), f"{os.path.realpath(directory)}:{UPLOAD_DIR}:rw"]
-        return podbay.Sandbox(self._mode, **{**self._settings, "mounts": mounts})
+        mounts = [*self._settings.get("mounts", ()), f"{directory}:{UPLOAD_DIR}:rw"]
+        return podbay.Sandbox(self._mode, id=name, ttl=self._ttl, **{**self._settings, "mounts": mounts})
+
+
+@contextmanager
+def _left_behind(name: str) -> Iterator[None]:
+    """The code has run and its answer counts, also when the sandbox can't be deleted: its time ends it then."""
+    try:
+        yield
+    except podbay.PodbayError as error:
+        logger.warning("the sandbox %s couldn't be deleted and ends by itself: %s", name, error)
+
+
+def _name() -> str:
+    return f"pb-{secrets.token_hex(8)}"
+
+
+def _directory() -> tempfile.TemporaryDirectory[str]:
+    # No part of a mount's path may be a symbolic link.
+    return tempfile.TemporaryDirectory(prefix="podbay-app-", dir=os.path.realpath(tempfile.gettempdir()))
 
 
 def _files(state: dict[str, Any] | None) -> list[tuple[str, bytes]]:

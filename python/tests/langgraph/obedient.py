@@ -31,7 +31,9 @@ class ObedientModel(BaseChatModel):
     def bind_tools(self, tools: Any, **kwargs: Any) -> ObedientModel:
         return self
 
-    def _generate(self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+    def _generate(
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> ChatResult:
         return ChatResult(generations=[ChatGeneration(message=self._answer(messages))])
 
     async def _agenerate(

@@ -134,7 +134,9 @@ def test_what_deep_agents_takes_is_forwarded(manager, model):
         """Shouts."""
         return text.upper()
 
-    manager.create_agent(model, system_prompt="Be brief.", tools=[shout], middleware=[Spy()]).invoke(told("hi"), on("one"))
+    manager.create_agent(model, system_prompt="Be brief.", tools=[shout], middleware=[Spy()]).invoke(
+        told("hi"), on("one")
+    )
     prompt, tools = seen[0]
     assert "Be brief." in prompt
     assert {"shout", "execute"} <= set(tools)

@@ -37,7 +37,9 @@ def server(tmp_path):
     """`langgraph dev` with one graph; its address."""
     tenant = tmp_path.name
     (tmp_path / "agent.py").write_text(AGENT.format(here=str(Path(__file__).parent), tenant=tenant))
-    (tmp_path / "langgraph.json").write_text(json.dumps({"dependencies": ["."], "graphs": {"agent": "./agent.py:graph"}}))
+    (tmp_path / "langgraph.json").write_text(
+        json.dumps({"dependencies": ["."], "graphs": {"agent": "./agent.py:graph"}})
+    )
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
