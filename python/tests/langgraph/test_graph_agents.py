@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-import podbay
 import pytest
 from blockbuster import blockbuster_ctx
 from langgraph.checkpoint.memory import MemorySaver
 from obedient import on, said, told
+
+import podbay
 from podbay.langgraph import MissingThread, SandboxManager
 
 
@@ -58,9 +59,9 @@ def test_nobody_reaches_another_threads_sandbox_by_the_state(manager, model):
 
 def test_a_run_without_a_thread_is_refused_with_a_word_on_what_to_do(manager, model):
     agent = manager.create_agent(model)
-    with pytest.raises(MissingThread, match="configurable.*thread_id"):
+    with pytest.raises(MissingThread, match=r"configurable.*thread_id"):
         agent.invoke(told("run true"))
-    with pytest.raises(MissingThread, match="configurable.*thread_id"):
+    with pytest.raises(MissingThread, match=r"configurable.*thread_id"):
         asyncio.run(agent.ainvoke(told("run true")))
     with pytest.raises(RuntimeError):
         agent.invoke(told("run true"), on(""))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any, TypedDict
 
-import podbay
 import pytest
 from deepagents import create_deep_agent
 from langgraph.checkpoint.memory import MemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 from obedient import on, said, told
+
+import podbay
 from podbay.langgraph import MissingThread
 
 

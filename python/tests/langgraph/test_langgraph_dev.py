@@ -13,8 +13,9 @@ import sys
 import time
 from pathlib import Path
 
-import podbay
 import pytest
+
+import podbay
 
 AGENT = """
 import sys

@@ -8,12 +8,13 @@ import os
 import time
 from pathlib import Path
 
-import podbay
 import pytest
 from blockbuster import blockbuster_ctx
 from deepagents import create_deep_agent
 from langgraph.prebuilt import ToolNode
 from obedient import on, said, told
+
+import podbay
 from podbay.tool import PROMPT_SUFFIX, execute_python_tool, seed_files
 
 
@@ -132,7 +133,7 @@ def test_a_cancelled_call_ends_its_sandbox(tool, settings):
 
     async def cancelled():
         call = asyncio.create_task(tool.ainvoke({"code": "import time; time.sleep(60)"}))
-        while left(settings) == before[0]:
+        while left(settings) == before[0]:  # noqa: ASYNC110 - the cluster doesn't set events of ours
             await asyncio.sleep(0.05)
         await asyncio.sleep(0.3)
         call.cancel()

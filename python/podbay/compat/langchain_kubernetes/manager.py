@@ -16,7 +16,6 @@ from podbay.langgraph import SANDBOX_KEY, SandboxManager
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from podbay.compat.langchain_kubernetes._types import CleanupResult
     from podbay.compat.langchain_kubernetes.config import KubernetesProviderConfig
@@ -148,17 +147,13 @@ class KubernetesSandboxManager:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *args: object) -> None:
         self.shutdown()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *args: object) -> None:
         await self.ashutdown()
 
     async def _sandbox_of(self, known: str | None, thread: str | None) -> KubernetesSandbox:
