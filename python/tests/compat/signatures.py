@@ -14,7 +14,16 @@ import json
 import sys
 from typing import Any
 
-MODULES = ["", "config", "manager", "provider", "sandbox", "backends.protocol", "backends.raw", "backends.agent_sandbox"]
+MODULES = [
+    "",
+    "config",
+    "manager",
+    "provider",
+    "sandbox",
+    "backends.protocol",
+    "backends.raw",
+    "backends.agent_sandbox",
+]
 CONSTANTS = ["DEFAULT_SANDBOX_STATE_KEY"]
 SPECIAL = ["__init__", "__enter__", "__exit__", "__aenter__", "__aexit__"]
 

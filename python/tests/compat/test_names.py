@@ -19,8 +19,8 @@ from signatures import described
 RECORDED = json.loads((Path(__file__).parent / "langchain_kubernetes-0.4.0.json").read_text())
 
 OTHER = {
-    "backends.raw.RawK8sBackend.__init__": "took clients of the Python package `kubernetes`; `create` and `reconnect` make one",
-    "backends.raw.RawK8sBackend.load_k8s_clients": "returned clients of the Python package `kubernetes`, which isn't needed",
+    "backends.raw.RawK8sBackend.__init__": "took clients of the package kubernetes; `create` makes one",
+    "backends.raw.RawK8sBackend.load_k8s_clients": "gave clients of the package kubernetes",
     "backends.agent_sandbox.AgentSandboxBackend.": "there is none to be had in this build",
 }
 """What is different, and why."""
@@ -65,7 +65,7 @@ def test_agent_sandbox_mode_says_that_it_isnt_there():
     config = KubernetesProviderConfig(template_name="python-sandbox-template")
     assert config.mode == "agent-sandbox"
     for make in (KubernetesProvider, KubernetesSandboxManager):
-        with pytest.raises(podbay.ConfigError, match="local and raw.*use mode='raw'"):
+        with pytest.raises(podbay.ConfigError, match=r"local and raw.*use mode='raw'"):
             make(config)
     with pytest.raises(podbay.ConfigError, match="local and raw"):
         AgentSandboxBackend(client=None, sandbox_name="x")

@@ -1,7 +1,7 @@
 """Programs that were written for langchain-kubernetes' documented raw mode, one for each section of its README.
 
-Only the import is changed. MODE, IMAGE and NAMESPACE say where they run, THREAD is a name that nothing has, and `llm` is a
-model that does as it is told.
+Only the import is changed. MODE, IMAGE and NAMESPACE say where they run, THREAD is a name that nothing has, and `llm` is
+a model that does as it is told.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ ON_A_CLUSTER = ["raw_configuration", "never_runs", "warm_pool", "setup_script", 
 
 def run(program, place, model):
     text = (PROGRAMS / f"{program}.py").read_text()
-    text, changed = re.subn(r"^(\s*)from langchain_kubernetes", r"\1from podbay.compat.langchain_kubernetes", text, flags=re.M)
+    text, changed = re.subn(
+        r"^(\s*)from langchain_kubernetes", r"\1from podbay.compat.langchain_kubernetes", text, flags=re.M
+    )
     assert changed
     names = {"__name__": program, "llm": model, "THREAD": uuid.uuid4().hex, **place}
     exec(compile(text, f"{program}.py", "exec", dont_inherit=True), names)
@@ -80,7 +82,9 @@ def test_the_security_defaults_are_in_force(cluster, model):
         assert seccomp["type"] == "RuntimeDefault"
         net = pod["metadata"]["labels"]["podbay.dev/net"]
         policies = kubectl("get", "networkpolicies", "-n", cluster["NAMESPACE"], "-o", "json")["items"]
-        [policy] = [each for each in policies if each["spec"]["podSelector"]["matchLabels"].get("podbay.dev/net") == net]
+        [policy] = [
+            each for each in policies if each["spec"]["podSelector"]["matchLabels"].get("podbay.dev/net") == net
+        ]
         assert sorted(policy["spec"]["policyTypes"]) == ["Egress", "Ingress"]
         assert not policy["spec"].get("egress")
         assert not policy["spec"].get("ingress")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Optional, Self
 
-from langchain_core.runnables.config import ensure_config
+from langchain_core.runnables.config import RunnableConfig, ensure_config
 
 from podbay.compat.langchain_kubernetes import _settings
 from podbay.compat.langchain_kubernetes._provider_base import SandboxNotFoundError, translated
@@ -83,7 +83,7 @@ class KubernetesSandboxManager:
     def create_setup_node(self, *, state_sandbox_key: str = DEFAULT_SANDBOX_STATE_KEY) -> Callable[..., Any]:
         """An async node that makes the thread's sandbox, or finds it, and writes its id into the state."""
 
-        async def setup_node(state: dict[str, Any], config: Any = None) -> dict[str, Any]:  # noqa: ANN401
+        async def setup_node(state: dict[str, Any], config: Optional[RunnableConfig] = None) -> dict[str, Any]:  # noqa: UP045 - LangGraph looks for this very text
             node = self._threads.create_setup_node(state_sandbox_key=state_sandbox_key)
             with translated():
                 return await node.ainvoke(state, config or ensure_config())
@@ -103,7 +103,7 @@ class KubernetesSandboxManager:
         state.
         """
 
-        async def agent_node(state: dict[str, Any], config: Any = None) -> dict[str, Any]:  # noqa: ANN401
+        async def agent_node(state: dict[str, Any], config: Optional[RunnableConfig] = None) -> dict[str, Any]:  # noqa: UP045 - LangGraph looks for this very text
             from deepagents import create_deep_agent
 
             config = config or ensure_config()

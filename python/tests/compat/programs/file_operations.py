@@ -5,7 +5,9 @@ import asyncio
 from langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig
 
 provider = KubernetesProvider(
-    KubernetesProviderConfig(mode=MODE, image=IMAGE, namespace=NAMESPACE, workdir="/app" if MODE == "raw" else "/workspace")
+    KubernetesProviderConfig(
+        mode=MODE, image=IMAGE, namespace=NAMESPACE, workdir="/app" if MODE == "raw" else "/workspace"
+    )
 )
 APP = "/app" if MODE == "raw" else "/workspace"
 sandbox = provider.get_or_create()
