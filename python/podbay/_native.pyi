@@ -4,6 +4,8 @@ from os import PathLike
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, final
 
+from typing_extensions import disjoint_base
+
 from podbay.config import LocalConfig, RawConfig
 from podbay.errors import PodbayError
 
@@ -19,6 +21,49 @@ _Stream: TypeAlias = Literal["stdout", "stderr"]
 _Kind: TypeAlias = Literal["file", "dir", "link", "fifo", "socket", "char_device", "block_device", "other"]
 _Phase: TypeAlias = Literal["pending", "warm", "running", "terminated"]
 _ProgressCallback: TypeAlias = Callable[[Progress], object]
+
+__all__ = [
+    "SETTINGS",
+    "AsyncExec",
+    "Cleaned",
+    "CommandInfo",
+    "DeleteResult",
+    "DownloadResult",
+    "EditResult",
+    "EndEvent",
+    "Entry",
+    "Exec",
+    "ExecResult",
+    "GlobMatch",
+    "GlobResult",
+    "GrepMatch",
+    "GrepResult",
+    "Listed",
+    "LostEvent",
+    "LsResult",
+    "Manager",
+    "MkdirResult",
+    "MoveResult",
+    "OutputEvent",
+    "Page",
+    "Partial",
+    "PoolStatus",
+    "Process",
+    "Progress",
+    "Provider",
+    "ReadResult",
+    "Sandbox",
+    "Setting",
+    "StatResult",
+    "Stats",
+    "Transferred",
+    "UploadResult",
+    "Welcome",
+    "WriteResult",
+    "__version__",
+    "effective_settings",
+    "sandbox_id",
+]
 
 __version__: str
 SETTINGS: list[Setting]
@@ -461,6 +506,17 @@ class Stats:
     def idle(self) -> int: ...
 
 @final
+class PoolStatus:
+    @property
+    def available(self) -> int: ...
+    @property
+    def active(self) -> int: ...
+    @property
+    def total(self) -> int: ...
+    @property
+    def target(self) -> int: ...
+
+@final
 class Welcome:
     @property
     def version(self) -> str: ...
@@ -513,6 +569,7 @@ class AsyncExec:
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None, /
     ) -> Coroutine[Any, Any, None]: ...
 
+@disjoint_base
 class Sandbox:
     def __new__(
         cls,
@@ -541,6 +598,8 @@ class Sandbox:
     def mode(self) -> str: ...
     @property
     def created(self) -> bool | None: ...
+    @property
+    def replaced(self) -> bool: ...
     @property
     def closed(self) -> bool: ...
     def open(self) -> Self: ...
@@ -845,6 +904,7 @@ class Sandbox:
         progress: _ProgressCallback | None = None,
     ) -> Coroutine[Any, Any, Transferred]: ...
 
+@disjoint_base
 class Provider:
     def __new__(
         cls,
@@ -908,7 +968,12 @@ class Provider:
     def acleanup(self, max_idle: _Time | None = None) -> Coroutine[Any, Any, Cleaned]: ...
     def stats(self, idle: _Time | None = None) -> Stats: ...
     def astats(self, idle: _Time | None = None) -> Coroutine[Any, Any, Stats]: ...
+    def pool_status(self) -> PoolStatus: ...
+    def apool_status(self) -> Coroutine[Any, Any, PoolStatus]: ...
+    def refill(self) -> PoolStatus: ...
+    def arefill(self) -> Coroutine[Any, Any, PoolStatus]: ...
 
+@disjoint_base
 class Manager:
     def __new__(
         cls,

@@ -6,7 +6,7 @@ What is None isn't set: the environment (`PODBAY_…`), `podbay.toml` and the de
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,3 +43,39 @@ class RawConfig:
     labels: Mapping[str, str] | None = None
     ttl: float | str | timedelta | None = None
     idle_ttl: float | str | timedelta | None = None
+    kubeconfig: str | None = None
+    context: str | None = None
+    namespace: str | None = None
+    image: str | None = None
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
+    image_pull_secrets: Sequence[str] | None = None
+    workdir: str | None = None
+    command: Sequence[str] | None = None
+    cpu_request: str | None = None
+    cpu_limit: str | None = None
+    memory_request: str | None = None
+    memory_limit: str | None = None
+    ephemeral_storage_limit: str | None = None
+    service_account: str | None = None
+    node_selector: Mapping[str, str] | None = None
+    tolerations: Sequence[Mapping[str, Any]] | None = None
+    affinity: Mapping[str, Any] | None = None
+    runtime_class: str | None = None
+    volumes: Sequence[Mapping[str, Any]] | None = None
+    volume_mounts: Sequence[Mapping[str, Any]] | None = None
+    init_containers: Sequence[Mapping[str, Any]] | None = None
+    pod_template_overrides: Mapping[str, Any] | None = None
+    allow_weaker_security: bool | None = None
+    extra_annotations: Mapping[str, str] | None = None
+    label_prefix: str | None = None
+    run_as_user: int | Literal["none"] | None = None
+    run_as_group: int | Literal["none"] | None = None
+    fs_group: int | Literal["none"] | None = None
+    run_as_non_root: bool | None = None
+    read_only_root: bool | None = None
+    seccomp_profile: str | None = None
+    block_network: bool | None = None
+    egress: Sequence[Mapping[str, Any]] | None = None
+    ingress: Sequence[Mapping[str, Any]] | None = None
+    startup_timeout: float | str | timedelta | None = None
+    wait_for_node: bool | None = None

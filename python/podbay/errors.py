@@ -53,19 +53,28 @@ class PodbayError(Exception):
 class OperationError(PodbayError):
     """The sandbox answered that it can't.
 
-    `code` is for programs (`not_found`, `string_not_unique`, …; docs/protocol.md lists them), `path` what it is about, and
-    `count` a number that belongs to the failure: the lines of a file that is shorter than the offset, the occurrences of a
-    text that isn't unique, the size of a file that is too large.
+    `code` is for programs (`not_found`, `string_not_unique`, …; docs/protocol.md lists them), `path` what it is about,
+    and `count` a number that belongs to the failure: the lines of a file that is shorter than the offset, the
+    occurrences of a text that isn't unique, the size of a file that is too large. `errno` is the kernel's number for a
+    program that couldn't be started.
     """
 
-    def __init__(self, message: str, code: str = "unknown", path: str | None = None, count: int | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        code: str = "unknown",
+        path: str | None = None,
+        count: int | None = None,
+        errno: int | None = None,
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.path = path
         self.count = count
+        self.errno = errno
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.message, self.code, self.path, self.count)
+        return type(self), (self.message, self.code, self.path, self.count, self.errno)
 
 
 class NotFound(OperationError, FileNotFoundError):
@@ -160,4 +169,4 @@ class LocalFileError(PodbayError, OSError):
 
 
 class ForkError(PodbayError, RuntimeError):
-    """This process is a fork of one that used Podbay: threads and connections stayed with the parent."""
+    """The process is a fork of one that used Podbay: threads and connections stayed with the parent."""

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::results::exec::{CommandInfo, event};
 use crate::runtime::block;
 use crate::sandbox::Open;
-use crate::text::Content;
+use crate::text::{Content, Nothing};
 
 /// A command that runs.
 pub struct Running {
@@ -97,6 +97,8 @@ impl Running {
     async fn leave(&self) -> Result<(), Failure> {
         if self.ended().is_none() {
             self.kill().await?;
+            // When the block is left, its end is on record.
+            self.wait().await?;
         }
         Ok(())
     }
@@ -246,7 +248,7 @@ impl AsyncExec {
     /// Closes the command's standard input.
     fn close_input(&self) -> Coroutine {
         let running = self.running.clone();
-        Coroutine::new("close_input", async move { running.close_input().await })
+        Coroutine::new("close_input", async move { running.close_input().await.map(|()| Nothing) })
     }
 
     /// Sends a signal to everything that the command started; to how many processes.
@@ -280,7 +282,7 @@ impl AsyncExec {
     ) -> Coroutine {
         let _ = (kind, value, traceback);
         let running = self.running.clone();
-        Coroutine::new("__aexit__", async move { running.leave().await })
+        Coroutine::new("__aexit__", async move { running.leave().await.map(|()| Nothing) })
     }
 
     fn __repr__(&self) -> String {

@@ -75,7 +75,8 @@ pub fn exception(py: Python<'_>, error: &Error) -> PyErr {
     let message = error.to_string();
     match error {
         Error::Operation(failed) => {
-            let arguments = (message, failed.code.as_str(), failed.path.clone().map(PathText), failed.count);
+            let path = failed.path.clone().map(PathText);
+            let arguments = (message, failed.code.as_str(), path, failed.count, failed.errno);
             let class = operation_class(failed.code);
             match classes(py).and_then(|module| module.getattr(class)?.call1(arguments)) {
                 Ok(value) => PyErr::from_value(value),

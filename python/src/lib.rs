@@ -38,7 +38,7 @@ mod _native {
         MkdirResult, MoveResult, Partial, Progress, ReadResult, StatResult, Transferred, UploadResult, WriteResult,
     };
     #[pymodule_export]
-    use crate::results::providers::{Cleaned, Listed, Page, Stats, Welcome};
+    use crate::results::providers::{Cleaned, Listed, Page, PoolStatus, Stats, Welcome};
     #[pymodule_export]
     use crate::sandbox::Sandbox;
     #[pymodule_export]

@@ -11,7 +11,7 @@ use pyo3::types::PyDict;
 use crate::coroutine::Coroutine;
 use crate::failure::Failure;
 use crate::place::{self, Arguments, Place};
-use crate::results::providers::{Cleaned, Page, Stats};
+use crate::results::providers::{Cleaned, Page, PoolStatus, Stats};
 use crate::runtime::block;
 use crate::sandbox::{Inner, Sandbox};
 use crate::text::{Labels, Lifetime};
@@ -164,6 +164,16 @@ twins! {
         /// Counts sandboxes; one that wasn't used for `idle` counts as idle, five minutes unless given.
         fn stats / astats(place, idle: Option<Lifetime>) [idle=None] -> Stats {
             Ok(place.provider().await?.stats(Lifetime::of(idle).unwrap_or(IDLE)).await?.into())
+        }
+
+        /// How full the pool is: all zero where there is none.
+        fn pool_status / apool_status(place) [] -> PoolStatus {
+            Ok(place.provider().await?.pool_status().await?.into())
+        }
+
+        /// Fills the pool once, and returns when it is full.
+        fn refill / arefill(place) [] -> PoolStatus {
+            Ok(place.provider().await?.refill().await?.into())
         }
     }
 }

@@ -114,7 +114,9 @@ fn full_key(mode: &str, key: &str) -> String {
     }
     let known = |key: &str| SETTINGS.iter().any(|setting| setting.key == key);
     let candidates = [key.to_owned(), format!("{mode}.{key}"), format!("policy.{key}"), format!("audit.{key}")];
-    candidates.into_iter().find(|key| known(key)).unwrap_or_else(|| key.to_owned())
+    let found = candidates.into_iter().find(|key| known(key));
+    // What isn't known is looked for among the mode's own, so that the nearest of these is named.
+    found.unwrap_or_else(|| if key.contains('.') { key.to_owned() } else { format!("{mode}.{key}") })
 }
 
 /// `config="podbay.toml"` names a file.

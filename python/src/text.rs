@@ -8,7 +8,7 @@ use podbay::{Command, Program, RawPath};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
-use pyo3::types::{PyByteArray, PyBytes, PyDelta, PyMapping, PyMappingMethods, PyMemoryView, PyString};
+use pyo3::types::{PyByteArray, PyBytes, PyDelta, PyMapping, PyMappingMethods, PyMemoryView, PyNone, PyString};
 
 /// Python's way to have any bytes in a text: `os.fsdecode`.
 const ESCAPE: (&str, &str) = ("utf-8", "surrogateescape");
@@ -164,6 +164,19 @@ impl<'py> IntoPyObject<'py> for FileBytes {
 
     fn into_pyobject(self, py: Python<'py>) -> Result<Self::Output, Self::Error> {
         Ok(PyBytes::new(py, &self.0))
+    }
+}
+
+/// None. Rust's own `()` would become an empty tuple.
+pub struct Nothing;
+
+impl<'py> IntoPyObject<'py> for Nothing {
+    type Target = PyNone;
+    type Output = Borrowed<'py, 'py, PyNone>;
+    type Error = std::convert::Infallible;
+
+    fn into_pyobject(self, py: Python<'py>) -> Result<Self::Output, Self::Error> {
+        Ok(PyNone::get(py))
     }
 }
 

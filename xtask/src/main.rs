@@ -2,6 +2,7 @@
 
 mod bench;
 mod cluster;
+mod python;
 mod test;
 mod tools;
 

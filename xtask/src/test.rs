@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use rig::packages::Need;
 
+use crate::python;
 use crate::tools::{self, cargo, deepagents_python, everything_is_required, say};
 
 /// What tests call that a bare machine may lack.
@@ -27,17 +28,20 @@ enum Part {
     Lint,
     /// The tests.
     Tests,
+    /// The Python package: style, types and tests.
+    Python,
 }
 
 /// Runs all parts, or one.
 pub fn run(options: &Options) -> Result<()> {
     let begun = Instant::now();
     let mut left_out = Vec::new();
-    let parts = options.part.map_or_else(|| vec![Part::Lint, Part::Tests], |part| vec![part]);
+    let parts = options.part.map_or_else(|| vec![Part::Lint, Part::Tests, Part::Python], |part| vec![part]);
     for part in parts {
         match part {
             Part::Lint => lint()?,
             Part::Tests => tests(options, &mut left_out)?,
+            Part::Python => python::lint().and_then(|()| python::test())?,
         }
     }
     let minutes = begun.elapsed().as_secs_f64() / 60.0;

@@ -69,6 +69,14 @@ impl Error {
         }
     }
 
+    /// The kernel's error number of a program that couldn't be started: 2 (`ENOENT`) when there is none of that name.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Operation(error) => error.errno,
+            _ => None,
+        }
+    }
+
     pub(crate) fn local(path: impl AsRef<std::path::Path>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.as_ref().display().to_string();
         move |source| Self::Local { path, source }

@@ -23,7 +23,7 @@ pub use podbay_proto::exec::{
 };
 pub use podbay_proto::files;
 pub use podbay_proto::session::Welcome;
-pub use podbay_proto::{ErrorCode, RawPath};
+pub use podbay_proto::{Error as OperationError, ErrorCode, RawPath};
 
 pub use transfer::{Meter, Progress};
 pub use trees::Transferred;

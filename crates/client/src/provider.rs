@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::time::Duration;
 
+use podbay_proto::ErrorCode;
+
 use crate::Sandbox;
 use crate::error::Result;
 
@@ -128,6 +130,19 @@ pub struct Stats {
     pub idle: usize,
 }
 
+/// How full a pool of sandboxes that wait is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PoolStatus {
+    /// Those that can be had at once.
+    pub available: usize,
+    /// Those that came from the pool and are in use.
+    pub active: usize,
+    /// All of the pool: available, in use, and still being made.
+    pub total: usize,
+    /// How many shall be available.
+    pub target: usize,
+}
+
 /// Finds, makes, lists and deletes sandboxes. State lives where the sandboxes live, so any number of processes may use
 /// providers of the same kind at once.
 pub trait Provider: Send + Sync {
@@ -151,4 +166,17 @@ pub trait Provider: Send + Sync {
 
     /// Counts; a sandbox that wasn't used for `idle` counts as idle.
     fn stats(&self, idle: Duration) -> Pending<'_, Stats>;
+
+    /// How full the pool is: all zero where there is none.
+    fn pool_status(&self) -> Pending<'_, PoolStatus> {
+        Box::pin(async { Ok(PoolStatus::default()) })
+    }
+
+    /// Fills the pool once, and returns when it is full.
+    ///
+    /// A provider without a pool answers [`Unsupported`](ErrorCode::Unsupported).
+    fn refill(&self) -> Pending<'_, PoolStatus> {
+        let message = format!("mode {} keeps no pool of sandboxes: use mode raw with warm_pool_size set", self.mode());
+        Box::pin(async move { Err(podbay_proto::Error::new(ErrorCode::Unsupported, message).into()) })
+    }
 }

@@ -46,6 +46,10 @@ async fn it_runs_in_the_working_directory_with_the_given_environment() {
         ..Command::shell("pwd; echo $GREETING; echo ${PODBAY_TOKEN-unset}")
     };
     assert_eq!(sandbox.run(command).await.unwrap().text(), "/\nhi there\nunset\n");
+    // It used to be relative to wherever podbayd had been started.
+    std::fs::create_dir(daemon.work().join("below")).unwrap();
+    let below = Command { cwd: Some("below".into()), ..Command::shell("pwd") };
+    assert_eq!(sandbox.run(below).await.unwrap().text(), format!("{}/below\n", daemon.work().display()));
 }
 
 #[tokio::test]
@@ -55,6 +59,10 @@ async fn what_cannot_be_started_says_why() {
     let missing = sandbox.run(Command::argv(["no-such-program"])).await.unwrap_err();
     assert_eq!(missing.code(), Some(ErrorCode::SpawnFailed), "{missing}");
     assert!(missing.to_string().contains("no-such-program"), "{missing}");
+    assert_eq!(missing.errno(), Some(2));
+    let denied = sandbox.run(Command::argv(["/etc/passwd"])).await.unwrap_err();
+    assert_eq!(denied.code(), Some(ErrorCode::SpawnFailed), "{denied}");
+    assert_eq!(denied.errno(), Some(13));
     let nowhere = Command { cwd: Some("/no/such/dir".into()), ..Command::shell("true") };
     let nowhere = sandbox.run(nowhere).await.unwrap_err();
     assert_eq!(nowhere.code(), Some(ErrorCode::NotFound), "{nowhere}");
@@ -178,6 +186,23 @@ async fn input_arrives_whole_and_can_be_closed() {
     }
     assert_eq!(String::from_utf8(text).unwrap(), "3000000\ndone\n");
     assert!(!control.write("more").await.unwrap(), "it has ended");
+}
+
+#[tokio::test]
+async fn a_command_can_be_run_with_its_input() {
+    let daemon = Daemon::start();
+    let sandbox = daemon.sandbox();
+    let output = sandbox.run_with_input("wc -c; echo done", vec![b'x'; 3_000_000], 1 << 20).await.unwrap();
+    assert_eq!(output.text(), "3000000\ndone\n");
+    let deaf = sandbox.run_with_input("exit 4", vec![b'x'; 3_000_000], 1 << 20).await.unwrap();
+    assert_eq!(deaf.code(), Some(4), "input that nobody reads is no error");
+    let missing = sandbox.run_with_input(Command::argv(["/no/such"]), "x", 1 << 20).await.unwrap_err();
+    assert_eq!(missing.code(), Some(podbay_proto::ErrorCode::SpawnFailed));
+    let never = sandbox.run_with_input("cat; sleep 100", "x", 1 << 20);
+    assert!(tokio::time::timeout(std::time::Duration::from_millis(300), never).await.is_err());
+    while !sandbox.commands(true).await.unwrap().is_empty() {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
 }
 
 #[tokio::test]

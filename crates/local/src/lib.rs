@@ -16,5 +16,5 @@ mod remains;
 pub use error::{Error, Result};
 pub use home::Home;
 pub use options::{Options, parse_mount};
-pub use podbay_jail::{InForce, Isolation, Jail, Limits, Mount, Network};
+pub use podbay_jail::{Finding, InForce, Isolation, Jail, Limits, Mount, Network, Report, probe};
 pub use provider::{Description, Local};

@@ -24,23 +24,34 @@ pub struct Error {
     /// isn't unique, the size of a file that is too large.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
+    /// The kernel's error number, where a program couldn't be started: `ENOENT` (2) means that there is none of that name,
+    /// everything else that it is there and can't be run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub errno: Option<i32>,
 }
 
 impl Error {
     /// An error about no path in particular.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), path: None, count: None }
+        Self { code, message: message.into(), path: None, count: None, errno: None }
     }
 
     /// An error about `path`, which stands at the beginning of the message.
     pub fn at(code: ErrorCode, path: &RawPath, message: impl std::fmt::Display) -> Self {
-        Self { code, message: format!("'{path}': {message}"), path: Some(path.clone()), count: None }
+        Self { code, message: format!("'{path}': {message}"), path: Some(path.clone()), count: None, errno: None }
     }
 
     /// The same error with its number.
     #[must_use]
     pub fn with_count(mut self, count: u64) -> Self {
         self.count = Some(count);
+        self
+    }
+
+    /// The same error with the kernel's number for it.
+    #[must_use]
+    pub fn with_errno(mut self, errno: Option<i32>) -> Self {
+        self.errno = errno;
         self
     }
 }

@@ -100,7 +100,7 @@ pub struct Limits {
 pub struct Command {
     /// What to run.
     pub program: Program,
-    /// Where; the sandbox's working directory when not given.
+    /// Where; the sandbox's working directory when not given, and below it when relative.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<RawPath>,
     /// Environment variables on top of the sandbox's own.

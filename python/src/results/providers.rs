@@ -85,6 +85,26 @@ impl From<provider::Stats> for Stats {
     }
 }
 
+/// How full a pool of sandboxes that wait is.
+#[pyclass(frozen, get_all, module = "podbay")]
+pub struct PoolStatus {
+    /// Those that can be had at once.
+    available: usize,
+    /// Those that came from the pool and are in use.
+    active: usize,
+    /// All of the pool: available, in use, and still being made.
+    total: usize,
+    /// How many shall be available.
+    target: usize,
+}
+
+impl From<provider::PoolStatus> for PoolStatus {
+    fn from(status: provider::PoolStatus) -> Self {
+        let provider::PoolStatus { available, active, total, target } = status;
+        Self { available, active, total, target }
+    }
+}
+
 /// Who a sandbox's podbayd is.
 #[pyclass(frozen, get_all, module = "podbay")]
 pub struct Welcome {
@@ -122,6 +142,7 @@ shown! {
     Listed: "id", "phase", "labels";
     Page: "sandboxes", "cursor";
     Cleaned: "deleted", "kept", "failed";
+    PoolStatus: "available", "active", "total", "target";
     Stats: "total", "running", "warm", "idle";
     Welcome: "version", "build", "workdir";
 }

@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::place::{self, Arguments, Place};
 use crate::results::providers::Welcome;
 use crate::runtime::block;
-use crate::text::Labels;
+use crate::text::{Labels, Nothing};
 use crate::twins::twins;
 
 /// A sandbox that is there.
@@ -29,6 +29,7 @@ pub struct Open {
     sandbox: podbay::Sandbox,
     id: String,
     created: bool,
+    replaced: bool,
     /// While this lives, a leashed sandbox does.
     _leash: Option<Box<dyn Any + Send + Sync>>,
 }
@@ -57,20 +58,22 @@ impl Inner {
     /// One that a provider has found or made.
     pub fn provided(place: Arc<Place>, provided: Provided) -> Arc<Self> {
         let inner = Self::wanted(place, Wanted { id: Some(provided.id.clone()), ..Wanted::default() });
-        inner.keep(provided);
+        inner.keep(provided, false);
         inner
     }
 
     /// One that a manager has found or made.
     pub fn acquired(place: Arc<Place>, acquired: podbay::Acquired) -> Arc<Self> {
-        let podbay::Acquired { sandbox, id, created, leash, .. } = acquired;
-        Self::provided(place, Provided { id, sandbox, created, leash })
+        let podbay::Acquired { sandbox, id, created, replaced, leash } = acquired;
+        let inner = Self::wanted(place, Wanted { id: Some(id.clone()), ..Wanted::default() });
+        inner.keep(Provided { id, sandbox, created, leash }, replaced);
+        inner
     }
 
-    fn keep(&self, provided: Provided) -> Arc<Open> {
+    fn keep(&self, provided: Provided, replaced: bool) -> Arc<Open> {
         let guarded = self.place.guard(&provided);
         let Provided { id, sandbox, created, leash } = provided;
-        let open = Arc::new(Open { guarded, sandbox, id, created, _leash: leash });
+        let open = Arc::new(Open { guarded, sandbox, id, created, replaced, _leash: leash });
         *self.open.write().unwrap_or_else(PoisonError::into_inner) = Some(open.clone());
         open
     }
@@ -80,10 +83,19 @@ impl Inner {
     }
 
     /// The sandbox, which is made now if it wasn't before.
-    pub async fn open(&self) -> Result<Arc<Open>, Failure> {
+    pub async fn open(self: &Arc<Self>) -> Result<Arc<Open>, Failure> {
         if let Some(open) = self.current() {
             return Ok(open);
         }
+        // In a task of its own: who waits may be cancelled, and what was half made would then be nobody's to delete.
+        let inner = self.clone();
+        match tokio::spawn(async move { inner.make().await }).await {
+            Ok(made) => made,
+            Err(error) => Err(Failure::Runtime(format!("making the sandbox {} broke off: {error}", self.id))),
+        }
+    }
+
+    async fn make(&self) -> Result<Arc<Open>, Failure> {
         let _changing = self.changing.lock().await;
         if let Some(open) = self.current() {
             return Ok(open);
@@ -94,7 +106,7 @@ impl Inner {
             return Err(Failure::Closed(message));
         }
         let provided = self.place.provider().await?.get_or_create(&self.wanted).await?;
-        Ok(self.keep(provided))
+        Ok(self.keep(provided, false))
     }
 
     /// Ends what this object made; what it only found stays.
@@ -206,6 +218,12 @@ impl Sandbox {
         self.inner.current().map(|open| open.created)
     }
 
+    /// Whether it stands in for one that the same manager gave out before and that is over, with all its files.
+    #[getter]
+    fn replaced(&self) -> bool {
+        self.inner.current().is_some_and(|open| open.replaced)
+    }
+
     /// Whether it was closed.
     #[getter]
     fn closed(&self) -> bool {
@@ -248,7 +266,7 @@ impl Sandbox {
         traceback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let _ = (kind, value, traceback);
-        self.close(py)
+        self.close(py).map(drop)
     }
 
     fn __aenter__(slf: Py<Self>) -> Coroutine {
@@ -278,8 +296,8 @@ impl Sandbox {
 twins! {
     impl Sandbox {
         /// Deletes the sandbox if this object made it, and lets go of it otherwise. Closing again does nothing.
-        fn close / aclose(inner) [] -> () {
-            inner.close().await
+        fn close / aclose(inner) [] -> Nothing {
+            inner.close().await.map(|()| Nothing)
         }
 
         /// Deletes the sandbox, whoever made it; whether there was one.

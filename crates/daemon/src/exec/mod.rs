@@ -94,12 +94,22 @@ impl Execs {
         let mut link = Link::new(ours).map_err(|error| exec_io(id, "its shim can't be reached", &error))?;
         let start = control::Start {
             id: id.clone(),
-            command: Command { cwd: command.cwd.or_else(|| Some(self.workdir.clone())), ..command },
+            command: Command { cwd: Some(self.start_of(command.cwd.as_ref())), ..command },
             log: RawPath::from(dir.join(log::HEAD).as_os_str().as_bytes()),
         };
         match link.send(&Request::Start(Box::new(start)), &[]).await {
             Ok(()) => Ok((Found::Shim(link), true)),
             Err(_) => Ok((self.find(id).await?, true)),
+        }
+    }
+
+    /// Where a command starts: what it names is relative to the working directory, as paths of file operations are.
+    fn start_of(&self, cwd: Option<&RawPath>) -> RawPath {
+        let Some(cwd) = cwd.filter(|cwd| !cwd.is_empty()) else { return self.workdir.clone() };
+        if cwd.as_bytes().starts_with(b"/") {
+            cwd.clone()
+        } else {
+            [self.workdir.as_bytes(), cwd.as_bytes()].join(&b'/').into()
         }
     }
 

@@ -37,7 +37,9 @@ pub fn spawn(start: &control::Start, confinement: Option<&Confinement>) -> Resul
     let mut command = command_line(start)?;
     let (stdout, stdout_theirs) = pipe()?;
     let stderr = if start.command.merge {
-        let same = stdout_theirs.try_clone().map_err(|error| Error::new(ErrorCode::SpawnFailed, error.to_string()))?;
+        let same = stdout_theirs
+            .try_clone()
+            .map_err(|error| Error::new(ErrorCode::SpawnFailed, error.to_string()).with_errno(error.raw_os_error()))?;
         command.stderr(Stdio::from(same));
         None
     } else {
@@ -131,6 +133,7 @@ fn pipe() -> Result<(OwnedFd, OwnedFd)> {
 
 fn no_pipe(error: rustix::io::Errno) -> Error {
     Error::new(ErrorCode::SpawnFailed, format!("no pipe for the command could be made: {error}"))
+        .with_errno(Some(error.raw_os_error()))
 }
 
 /// Between fork and exec: system calls only.
@@ -183,5 +186,5 @@ fn spawn_error(start: &control::Start, error: &io::Error) -> Error {
     } else {
         format!("the program can't be started: {error}")
     };
-    Error::at(ErrorCode::SpawnFailed, &what, message)
+    Error::at(ErrorCode::SpawnFailed, &what, message).with_errno(error.raw_os_error())
 }

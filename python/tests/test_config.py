@@ -1,0 +1,119 @@
+"""Settings: where they come from, who wins, and what is refused."""
+
+import dataclasses
+from datetime import timedelta
+
+import pytest
+
+import podbay
+from podbay import LocalConfig, RawConfig
+
+SHARED = {"env", "labels", "ttl", "idle_ttl"}
+
+
+def keys(prefix):
+    return {setting.key.removeprefix(prefix) for setting in podbay.SETTINGS if setting.key.startswith(prefix)}
+
+
+def test_dataclasses_have_exactly_the_settings():
+    fields = {field.name for field in dataclasses.fields(LocalConfig)}
+    assert fields == keys("local.") | SHARED | {"home"}
+    fields = {field.name for field in dataclasses.fields(RawConfig)}
+    assert fields == keys("raw.") | SHARED
+    choices = {setting.key: setting.choices for setting in podbay.SETTINGS if setting.kind == "choice"}
+    for cls, prefix in ((LocalConfig, "local."), (RawConfig, "raw.")):
+        for field in dataclasses.fields(cls):
+            wanted = choices.get(prefix + field.name)
+            assert wanted is None or all(word in field.type for word in wanted), field
+
+
+def test_every_setting_can_be_given():
+    examples = {
+        "text": "x",
+        "flag": True,
+        "count": 3,
+        "real": 1.5,
+        "size": "1MiB",
+        "time": "90s",
+        "list": ["a, b", "c"],
+        "map": {"a": "1"},
+        "tree": [],
+        "id": 7,
+    }
+    for setting in podbay.SETTINGS:
+        if setting.key in {"mode", "raw.affinity", "raw.pod_template_overrides"}:
+            continue
+        value = setting.choices[0] if setting.kind == "choice" else examples[setting.kind]
+        mode = "raw" if setting.key.startswith("raw.") else "local"
+        entries = {key: (origin, text) for key, origin, text in podbay.effective_settings(mode, **{setting.key: value})}
+        assert entries[setting.key][0] == "settings", setting
+        assert setting.variable == "PODBAY_" + setting.key.upper().replace(".", "_")
+        assert setting.help
+
+
+def values(*arguments, **keywords):
+    return {key: (origin, text) for key, origin, text in podbay.effective_settings(*arguments, **keywords)}
+
+
+def test_code_beats_environment_beats_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "podbay.toml").write_text('ttl = "10s"\nidle_ttl = "10s"\n[local]\nmemory = "64MiB"\n')
+    monkeypatch.setenv("PODBAY_IDLE_TTL", "20s")
+    monkeypatch.setenv("PODBAY_LOCAL_MEMORY", "128MiB")
+    found = values(memory="256MiB")
+    assert found["ttl"] == ("podbay.toml", "10000")
+    assert found["idle_ttl"] == ("environment", "20000")
+    assert found["local.memory"] == ("settings", str(256 << 20))
+    other = tmp_path / "other.toml"
+    other.write_text("ttl = 5\n")
+    assert values(config=other)["ttl"] == (str(other), "5000")
+    assert values(config=str(other))["idle_ttl"] == ("environment", "20000")
+
+
+def test_names_need_no_section():
+    assert values("raw", image="busybox")["raw.image"] == ("settings", "busybox")
+    assert values("local", network="host")["local.network"] == ("settings", "host")
+    assert values(config=RawConfig(image="x", node_selector={"a": "b"}))["mode"] == ("settings", "raw")
+    assert values(config=LocalConfig(ttl=timedelta(minutes=1)))["ttl"] == ("settings", "60000")
+    assert values(config={"memory": 1 << 20, "policy.deny_prefixes": ["/etc"]})["policy.deny_prefixes"][1] == "/etc"
+    assert values(mounts=("/usr/share",))["local.mounts"] == ("settings", "/usr/share")
+    assert values(memory=None) == values()
+
+
+def test_what_makes_no_sense_is_refused():
+    for arguments, word in (
+        ({"memroy": 1}, "local.memory"),
+        ({"memory": "lots"}, "512MiB"),
+        ({"network": "some"}, "none, host"),
+        ({"mode": "cloud"}, "local, raw"),
+        ({"config": "/no/such/file.toml"}, "/no/such/file.toml"),
+        ({"ttl": "soon"}, "90s"),
+        ({"image": "x"}, "raw.image"),
+    ):
+        with pytest.raises(podbay.ConfigError, match=word) as raised:
+            podbay.Sandbox(**arguments)
+        assert isinstance(raised.value, ValueError)
+    with pytest.raises(TypeError, match="object"):
+        podbay.Sandbox(memory=object())
+    with pytest.raises(TypeError, match="config"):
+        podbay.Sandbox(config=7)
+    with pytest.raises(ValueError, match="say one of them"):
+        podbay.Sandbox("local", config=RawConfig())
+    with pytest.raises(TypeError, match="labels"):
+        podbay.Sandbox(labels=["a"])
+
+
+def test_secrets_are_not_shown():
+    assert values(env={"TOKEN": "hunter2"})["env"] == ("settings", "TOKEN=…")
+
+
+def test_settings_have_their_effect(tmp_path):
+    (tmp_path / "f").write_text("kept")
+    with podbay.Sandbox(workspace=str(tmp_path), env={"A": "b"}, descriptors=77) as sandbox:
+        assert sandbox.run("cat f; echo $A; ulimit -n").output == "keptb\n77\n"
+    with podbay.Sandbox(config=LocalConfig(mounts=[f"{tmp_path}:/data"])) as sandbox:
+        assert sandbox.read("/data/f").text == "kept"
+        with pytest.raises(podbay.OperationError):
+            sandbox.write("/data/f", "changed")
+    with pytest.raises(podbay.ProviderError, match="/nonexistent"):
+        podbay.Sandbox(workspace="/nonexistent").open()

@@ -1,0 +1,25 @@
+"""The examples of the documentation run as they stand."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = ["docs/python.md", "python/README.md"]
+
+
+def examples():
+    for page in PAGES:
+        text = (ROOT / page).read_text()
+        for match in re.finditer(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+            line = text[: match.start()].count("\n") + 2
+            yield pytest.param(match.group(1), page, line, id=f"{page}:{line}")
+
+
+@pytest.mark.parametrize(("program", "page", "line"), examples())
+def test_examples_run(program, page, line, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    # With the page's own line numbers, so that a failure points there.
+    code = compile("\n" * (line - 1) + program, str(ROOT / page), "exec")
+    exec(code, {"__name__": "__main__"})

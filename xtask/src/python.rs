@@ -1,0 +1,84 @@
+//! The Python package: its environment, its checks, its wheel, its tests.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use rig::Cache;
+
+use crate::tools::{root, run, say};
+
+/// What checks, builds and tests the package. Pinned: a newer linter mustn't break an old commit.
+const TOOLS: [&str; 6] =
+    ["maturin==1.16.0", "mypy==2.4.1", "pytest==9.2.0", "ruff==0.17.4", "typing-extensions==4.16.0", "uvloop==0.23.0"];
+
+/// The package's directory.
+fn package() -> PathBuf {
+    root().join("python")
+}
+
+/// An environment of its own in the cache, with the tools.
+struct Environment(PathBuf);
+
+impl Environment {
+    fn ready() -> Result<Self> {
+        let dir = Cache::place()?.join("python").join("podbay");
+        let wanted = TOOLS.join("\n");
+        let note = dir.join("tools");
+        if std::fs::read_to_string(&note).ok().as_deref() != Some(&wanted) {
+            say("making a Python environment for the package");
+            run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&dir))?;
+            run(Command::new(dir.join("bin/python")).args(["-m", "pip", "install", "--quiet"]).args(TOOLS))?;
+            std::fs::write(&note, wanted)?;
+        }
+        Ok(Self(dir))
+    }
+
+    fn program(&self, name: &str) -> Command {
+        let mut command = Command::new(self.0.join("bin").join(name));
+        command.current_dir(package());
+        command
+    }
+}
+
+/// Style and types.
+pub fn lint() -> Result<()> {
+    let environment = Environment::ready()?;
+    run(environment.program("ruff").args(["check", "."]))?;
+    run(environment.program("ruff").args(["format", "--check", "."]))?;
+    run(&mut environment.program("mypy"))
+}
+
+/// Builds the wheel, installs it and runs the tests on what was installed.
+pub fn test() -> Result<()> {
+    let environment = Environment::ready()?;
+    let wheel = build(&environment)?;
+    run(environment
+        .program("python")
+        .args(["-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", "--no-index"])
+        .arg(&wheel))?;
+    // From the tests' directory, so that nothing imports the source tree in place of the wheel.
+    run(environment.program("pytest").current_dir(package().join("tests")).env("PODBAY_LONG", "1"))
+}
+
+/// The wheel, by the development profile and in the workspace's own target directory: what `cargo test` has compiled isn't
+/// compiled again.
+fn build(environment: &Environment) -> Result<PathBuf> {
+    let out = root().join("target/wheels");
+    if out.exists() {
+        std::fs::remove_dir_all(&out).with_context(|| format!("{} can't be emptied", out.display()))?;
+    }
+    run(environment
+        .program("maturin")
+        .args(["build", "--quiet", "--profile", "dev", "--strip", "--interpreter"])
+        .arg(environment.0.join("bin/python"))
+        .arg("--out")
+        .arg(&out))?;
+    only_file(&out)
+}
+
+fn only_file(dir: &Path) -> Result<PathBuf> {
+    let entry =
+        std::fs::read_dir(dir)?.next().with_context(|| format!("maturin made no wheel in {}", dir.display()))?;
+    Ok(entry?.path())
+}
