@@ -46,7 +46,7 @@ class PodbayProvider(SandboxProvider):
             backend_module="podbay._native",
         )
 
-    def get_or_create(self, *, sandbox_id: str | None = None, **params: Any) -> SandboxBackendProtocol:  # noqa: ANN401
+    def get_or_create(self, *, sandbox_id: str | None = None, **params: Any) -> SandboxBackendProtocol:
         """The sandbox of an id, or a new one. `params` are settings, and `timeout` for commands."""
         timeout = params.pop("timeout", 300)
         settings = self._settings(params)
@@ -59,7 +59,7 @@ class PodbayProvider(SandboxProvider):
             raise SandboxNotFoundError(str(missing)) from missing
         return PodbaySandbox(sandbox=found, timeout=timeout)
 
-    def delete(self, *, sandbox_id: str, **params: Any) -> None:  # noqa: ANN401
+    def delete(self, *, sandbox_id: str, **params: Any) -> None:
         """Deletes a sandbox; one that is gone already is as good as deleted."""
         podbay.Provider(**self._settings(params)).delete(sandbox_id)
 
@@ -101,7 +101,7 @@ def _set(key: str) -> str | None:
     return None if variable is None else resolve_env_var(variable)
 
 
-def _value(setting: podbay.Setting, text: str) -> Any:  # noqa: ANN401
+def _value(setting: podbay.Setting, text: str) -> Any:
     """What a variable's text means: as in docs/config.md."""
     try:
         match setting.kind:

@@ -69,7 +69,7 @@ def _place(path: str) -> str:
     return place
 
 
-def _content(path: str, file: Any) -> bytes:  # noqa: ANN401
+def _content(path: str, file: Any) -> bytes:
     encoding = "utf-8"
     content = file
     if hasattr(file, "get"):
@@ -103,7 +103,7 @@ def execute_python_tool(
     python: str = "python3",
     timeout: float | None = None,
     output_limit: int | None = None,
-    **settings: Any,  # noqa: ANN401
+    **settings: Any,
 ) -> BaseTool:
     """A LangChain tool that runs Python code in a sandbox of its own.
 

@@ -42,7 +42,7 @@ class Lifetime:
         root_dir: str | None = None,
         audit_log: str | PathLike[str] | Callable[[str, str, dict[str, Any]], object] | None = None,
         strict_audit: bool | None = None,
-        **settings: Any,  # noqa: ANN401 - every setting of docs/config.md
+        **settings: Any,
     ) -> None:
         self._timeout = _in_seconds(timeout)
         self._output_limit = output_limit

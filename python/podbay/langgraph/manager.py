@@ -46,7 +46,7 @@ class SandboxManager:
         ttl: float | str | timedelta | None = None,
         idle_ttl: float | str | timedelta | None = None,
         timeout: int | None = None,
-        **settings: Any,  # noqa: ANN401
+        **settings: Any,
     ) -> None:
         if provider is not None and (mode is not None or settings):
             given = ", ".join(sorted(settings) or ["mode"])
@@ -82,10 +82,10 @@ class SandboxManager:
         self,
         model: BaseChatModel | str,
         *,
-        checkpointer: Any = None,  # noqa: ANN401
+        checkpointer: Any = None,
         state_sandbox_key: str = SANDBOX_KEY,
-        **create_deep_agent_kwargs: Any,  # noqa: ANN401
-    ) -> Any:  # noqa: ANN401
+        **create_deep_agent_kwargs: Any,
+    ) -> Any:
         """A deep agent with a sandbox per thread, made when a tool first needs it.
 
         It is the agent itself and no graph around it, so tokens and tool calls stream. Leave the checkpointer out under
@@ -105,11 +105,11 @@ class SandboxManager:
         Put it before nodes that use `backend`, when the sandbox shall be there before the model's first answer.
         """
 
-        def setup_node(state: Any, config: RunnableConfig) -> dict[str, Any]:  # noqa: ANN401
+        def setup_node(state: Any, config: RunnableConfig) -> dict[str, Any]:
             sandbox = self.acquire(thread_id(config, what="A sandbox's setup node"))
             return _changed(state, state_sandbox_key, sandbox.id)
 
-        async def asetup_node(state: Any, config: RunnableConfig) -> dict[str, Any]:  # noqa: ANN401
+        async def asetup_node(state: Any, config: RunnableConfig) -> dict[str, Any]:
             sandbox = await self.aacquire(thread_id(config, what="A sandbox's setup node"))
             return _changed(state, state_sandbox_key, sandbox.id)
 
@@ -120,7 +120,7 @@ class SandboxManager:
         model: BaseChatModel | str,
         *,
         state_sandbox_key: str = SANDBOX_KEY,
-        **create_deep_agent_kwargs: Any,  # noqa: ANN401
+        **create_deep_agent_kwargs: Any,
     ) -> Runnable[Any, dict[str, Any]]:
         """A node that runs a deep agent on the state's `messages`, in the thread's sandbox.
 
@@ -128,11 +128,11 @@ class SandboxManager:
         """
         agent = self.create_agent(model, state_sandbox_key=state_sandbox_key, **create_deep_agent_kwargs)
 
-        def agent_node(state: Any, config: RunnableConfig) -> dict[str, Any]:  # noqa: ANN401
+        def agent_node(state: Any, config: RunnableConfig) -> dict[str, Any]:
             result = agent.invoke({"messages": _messages(state)}, config)
             return {"messages": result["messages"], **_changed(state, state_sandbox_key, result[state_sandbox_key])}
 
-        async def aagent_node(state: Any, config: RunnableConfig) -> dict[str, Any]:  # noqa: ANN401
+        async def aagent_node(state: Any, config: RunnableConfig) -> dict[str, Any]:
             result = await agent.ainvoke({"messages": _messages(state)}, config)
             return {"messages": result["messages"], **_changed(state, state_sandbox_key, result[state_sandbox_key])}
 
@@ -224,11 +224,11 @@ class SandboxManager:
         return PodbaySandbox(sandbox=sandbox, **self._timeout)
 
 
-def _messages(state: Any) -> Any:  # noqa: ANN401
+def _messages(state: Any) -> Any:
     return state["messages"] if isinstance(state, dict) else state.messages
 
 
-def _changed(state: Any, key: str, now: str) -> dict[str, Any]:  # noqa: ANN401
+def _changed(state: Any, key: str, now: str) -> dict[str, Any]:
     known = state.get(key) if isinstance(state, dict) else getattr(state, key, None)
     return {} if known == now else {key: now}
 

@@ -33,11 +33,11 @@ class SandboxIdMiddleware(AgentMiddleware[Any, Any, Any]):
         fields = {key: NotRequired[Annotated[str | None, OmitFromInput]]}
         self.state_schema = TypedDict("SandboxState", fields)  # type: ignore[misc]
 
-    def before_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ANN401, ARG002
+    def before_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002
         """Tells the id, when the state doesn't know it yet."""
         now = self._id_of(thread_id(what="An agent with a sandbox per thread"))
         return None if state.get(self._key) == now else {self._key: now}
 
-    async def abefore_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ANN401
+    async def abefore_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Tells the id, as `before_agent` does: nothing is waited for."""
         return self.before_agent(state, runtime)

@@ -7,14 +7,15 @@ import importlib.util
 import json
 from pathlib import Path
 
-import podbay
 import pytest
+from signatures import described
+
+import podbay
 from podbay.compat import langchain_kubernetes as ours
 from podbay.compat.langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig, KubernetesSandboxManager
 from podbay.compat.langchain_kubernetes.backends.agent_sandbox import AgentSandboxBackend
 from podbay.compat.langchain_kubernetes.backends.protocol import KubernetesBackendProtocol
 from podbay.compat.langchain_kubernetes.backends.raw import RawK8sBackend
-from signatures import described
 
 RECORDED = json.loads((Path(__file__).parent / "langchain_kubernetes-0.4.0.json").read_text())
 

@@ -1,7 +1,7 @@
 """Programs that were written for langchain-kubernetes' documented raw mode, one for each section of its README.
 
-Only the import is changed. MODE, IMAGE and NAMESPACE say where they run, THREAD is a name that nothing has, and `llm` is
-a model that does as it is told.
+Only the import is changed. MODE, IMAGE and NAMESPACE say where they run, THREAD is a name that nothing has, and `llm`
+is a model that does as it is told.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import subprocess
 import uuid
 from pathlib import Path
 
-import podbay
 import pytest
+
+import podbay
 
 PROGRAMS = Path(__file__).parent / "programs"
 ANYWHERE = [

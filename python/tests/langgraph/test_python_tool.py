@@ -133,7 +133,7 @@ def test_a_cancelled_call_ends_its_sandbox(tool, settings):
 
     async def cancelled():
         call = asyncio.create_task(tool.ainvoke({"code": "import time; time.sleep(60)"}))
-        while left(settings) == before[0]:  # noqa: ASYNC110 - the cluster doesn't set events of ours
+        while left(settings) == before[0]:
             await asyncio.sleep(0.05)
         await asyncio.sleep(0.3)
         call.cancel()

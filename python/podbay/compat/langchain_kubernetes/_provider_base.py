@@ -40,18 +40,18 @@ class SandboxProvider(ABC):
     """Makes and deletes sandboxes."""
 
     @abstractmethod
-    def get_or_create(self, *, sandbox_id: str | None = None, **kwargs: Any) -> SandboxBackendProtocol:  # noqa: ANN401
+    def get_or_create(self, *, sandbox_id: str | None = None, **kwargs: Any) -> SandboxBackendProtocol:
         """The sandbox with this id, or a new one."""
 
     @abstractmethod
-    def delete(self, *, sandbox_id: str, **kwargs: Any) -> None:  # noqa: ANN401
+    def delete(self, *, sandbox_id: str, **kwargs: Any) -> None:
         """Deletes a sandbox."""
 
-    async def aget_or_create(self, *, sandbox_id: str | None = None, **kwargs: Any) -> SandboxBackendProtocol:  # noqa: ANN401
+    async def aget_or_create(self, *, sandbox_id: str | None = None, **kwargs: Any) -> SandboxBackendProtocol:
         """As `get_or_create`."""
         return await asyncio.to_thread(self.get_or_create, sandbox_id=sandbox_id, **kwargs)
 
-    async def adelete(self, *, sandbox_id: str, **kwargs: Any) -> None:  # noqa: ANN401
+    async def adelete(self, *, sandbox_id: str, **kwargs: Any) -> None:
         """As `delete`."""
         await asyncio.to_thread(self.delete, sandbox_id=sandbox_id, **kwargs)
 

@@ -69,12 +69,12 @@ class KubernetesSandboxManager:
 
     def create_agent(
         self,
-        model: Any,  # noqa: ANN401
+        model: Any,
         *,
-        checkpointer: Any = None,  # noqa: ANN401
+        checkpointer: Any = None,
         state_sandbox_key: str = DEFAULT_SANDBOX_STATE_KEY,
-        **create_deep_agent_kwargs: Any,  # noqa: ANN401
-    ) -> Any:  # noqa: ANN401
+        **create_deep_agent_kwargs: Any,
+    ) -> Any:
         """A deep agent with a sandbox per thread, made when a tool first needs it, and its id in the state."""
         return self._threads.create_agent(
             model, checkpointer=checkpointer, state_sandbox_key=state_sandbox_key, **create_deep_agent_kwargs
@@ -92,10 +92,10 @@ class KubernetesSandboxManager:
 
     def create_agent_node(
         self,
-        model: Any,  # noqa: ANN401
+        model: Any,
         *,
         state_sandbox_key: str = DEFAULT_SANDBOX_STATE_KEY,
-        **create_deep_agent_kwargs: Any,  # noqa: ANN401
+        **create_deep_agent_kwargs: Any,
     ) -> Callable[..., Any]:
         """An async node that runs a deep agent in the sandbox that the state names, else in the thread's.
 

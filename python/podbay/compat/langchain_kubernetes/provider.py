@@ -60,7 +60,7 @@ class KubernetesProvider(SandboxProvider):
         labels: dict[str, str] | None = None,
         ttl_seconds: int | None = None,
         ttl_idle_seconds: int | None = None,
-        **kwargs: Any,  # noqa: ANN401, ARG002
+        **kwargs: Any,  # noqa: ARG002
     ) -> KubernetesSandbox:
         """The sandbox with this id, or a new one when there is none (any more): look at its `id`.
 
@@ -81,7 +81,7 @@ class KubernetesProvider(SandboxProvider):
         labels: dict[str, str] | None = None,
         ttl_seconds: int | None = None,
         ttl_idle_seconds: int | None = None,
-        **kwargs: Any,  # noqa: ANN401, ARG002
+        **kwargs: Any,  # noqa: ARG002
     ) -> KubernetesSandbox:
         """As `get_or_create`."""
         if sandbox_id is not None:
@@ -108,7 +108,7 @@ class KubernetesProvider(SandboxProvider):
         *,
         labels: dict[str, str] | None = None,
         status: str | None = None,
-        **kwargs: Any,  # noqa: ANN401, ARG002
+        **kwargs: Any,  # noqa: ARG002
     ) -> SandboxListResponse:
         """One page of the sandboxes, all or those with these labels and this status."""
         with translated():
@@ -120,18 +120,18 @@ class KubernetesProvider(SandboxProvider):
         *,
         labels: dict[str, str] | None = None,
         status: str | None = None,
-        **kwargs: Any,  # noqa: ANN401, ARG002
+        **kwargs: Any,  # noqa: ARG002
     ) -> SandboxListResponse:
         """As `list`."""
         with translated():
             return self._listed(await self.core.alist(**_query(cursor, labels, status)))
 
-    def delete(self, *, sandbox_id: str, **kwargs: Any) -> None:  # noqa: ANN401, ARG002
+    def delete(self, *, sandbox_id: str, **kwargs: Any) -> None:  # noqa: ARG002
         """Deletes a sandbox with all that belongs to it. One that is gone already is no error."""
         with translated():
             self.core.delete(sandbox_id)
 
-    async def adelete(self, *, sandbox_id: str, **kwargs: Any) -> None:  # noqa: ANN401, ARG002
+    async def adelete(self, *, sandbox_id: str, **kwargs: Any) -> None:  # noqa: ARG002
         """As `delete`."""
         with translated():
             await self.core.adelete(sandbox_id)
@@ -248,5 +248,5 @@ def _counted(found: builtins.list[SandboxInfo], idle_threshold_seconds: int) -> 
     )
 
 
-def _pool(status: Any) -> WarmPoolStatus:  # noqa: ANN401
+def _pool(status: Any) -> WarmPoolStatus:
     return WarmPoolStatus(status.available, status.active, status.total, status.target)
