@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Optional, Self
 
 from langchain_core.runnables.config import RunnableConfig, ensure_config
@@ -42,20 +41,16 @@ class KubernetesSandboxManager:
         self._provider = KubernetesProvider(provider_config)
         self._ttl_seconds = ttl_seconds if ttl_seconds is not None else provider_config.ttl_seconds
         self._ttl_idle_seconds = ttl_idle_seconds if ttl_idle_seconds is not None else provider_config.ttl_idle_seconds
-        self._default_labels = default_labels
+        self._threads = SandboxManager(
+            provider=self._provider.core,
+            labels=_settings.labels(provider_config, default_labels, _settings.THREAD_SCOPED),
+            ttl=self._ttl_seconds,
+            idle_ttl=self._ttl_idle_seconds,
+            timeout=provider_config.default_exec_timeout,
+        )
 
     def __repr__(self) -> str:
         return f"KubernetesSandboxManager({self._provider!r})"
-
-    @cached_property
-    def _threads(self) -> SandboxManager:
-        return SandboxManager(
-            provider=self._provider.core,
-            labels=_settings.labels(self._config, self._default_labels, _settings.THREAD_SCOPED),
-            ttl=self._ttl_seconds,
-            idle_ttl=self._ttl_idle_seconds,
-            timeout=self._config.default_exec_timeout,
-        )
 
     @property
     def backend(self) -> PodbaySandbox:

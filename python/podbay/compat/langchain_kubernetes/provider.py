@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -38,20 +37,11 @@ class KubernetesProvider(SandboxProvider):
 
     def __init__(self, config: KubernetesProviderConfig) -> None:
         self._config = config
-        self._settings = _settings.settings(config)
-        self._core: podbay.Provider | None = None
-        self._lock = threading.Lock()
+        self.core = podbay.Provider(**_settings.settings(config))
+        """Podbay's own provider."""
 
     def __repr__(self) -> str:
         return f"KubernetesProvider(mode={self._config.mode!r}, namespace={self._config.namespace!r})"
-
-    @property
-    def core(self) -> podbay.Provider:
-        """Podbay's own provider."""
-        with self._lock:
-            if self._core is None:
-                self._core = podbay.Provider(**self._settings)
-            return self._core
 
     def get_or_create(
         self,
