@@ -83,6 +83,15 @@ def test_nothing_is_done_before_it_has_to(monkeypatch):
     assert KubernetesSandboxManager(config).create_agent(ObedientModel()) is not None
 
 
+def test_applications_with_other_labels_have_other_sandboxes():
+    # Two of one namespace would otherwise meet in the thread "1".
+    config = KubernetesProviderConfig(mode="local", default_labels={"project": "a"})
+    same = KubernetesSandboxManager(config), KubernetesSandboxManager(config)
+    other = KubernetesSandboxManager(config, default_labels={"project": "b"})
+    ids = [manager._threads.sandbox_id("1") for manager in (*same, other)]
+    assert ids[0] == ids[1] != ids[2]
+
+
 def test_errors_are_of_the_kinds_that_are_documented():
     from podbay.compat.langchain_kubernetes._provider_base import translated
 

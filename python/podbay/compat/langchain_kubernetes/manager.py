@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Optional, Self
 
 from langchain_core.runnables.config import RunnableConfig, ensure_config
@@ -27,7 +28,8 @@ class KubernetesSandboxManager:
     """Gives every thread of a LangGraph application its own sandbox.
 
     A thread's sandbox is named by its `thread_id`, so every process finds the same one and a restart loses nothing. Its
-    id is in the graph's state too. Making a manager does no I/O.
+    id is in the graph's state too. Managers with other default labels have other sandboxes: applications of one
+    namespace whose threads may have the same names want labels that tell them apart. Making a manager does no I/O.
     """
 
     def __init__(
@@ -41,9 +43,11 @@ class KubernetesSandboxManager:
         self._provider = KubernetesProvider(provider_config)
         self._ttl_seconds = ttl_seconds if ttl_seconds is not None else provider_config.ttl_seconds
         self._ttl_idle_seconds = ttl_idle_seconds if ttl_idle_seconds is not None else provider_config.ttl_idle_seconds
+        labels = _settings.labels(provider_config, default_labels)
         self._threads = SandboxManager(
             provider=self._provider.core,
-            labels=_settings.labels(provider_config, default_labels, _settings.THREAD_SCOPED),
+            tenant=json.dumps(labels, sort_keys=True),
+            labels=labels | _settings.THREAD_SCOPED,
             ttl=self._ttl_seconds,
             idle_ttl=self._ttl_idle_seconds,
             timeout=provider_config.default_exec_timeout,
