@@ -59,18 +59,7 @@ pub fn gather(
     more: Option<&Bound<'_, PyDict>>,
 ) -> Result<Config, Failure> {
     let file = given.map(file_path).transpose()?.flatten();
-    let mut config = match file {
-        Some(path) => {
-            let mut config = Config::default();
-            config.read_file(&path)?;
-            config
-                .read_environment(std::env::vars_os().filter_map(|(name, value)| {
-                    Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
-                }))?;
-            config
-        }
-        None => Config::of_process()?,
-    };
+    let mut config = Config::of_process_with(file.as_deref())?;
     let fields = match given {
         Some(given) => fields_of(given)?,
         None => Vec::new(),

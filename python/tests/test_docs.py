@@ -17,7 +17,7 @@ def examples():
             yield pytest.param(match.group(1), page, line, id=f"{page}:{line}")
 
 
-@pytest.mark.parametrize(("program", "page", "line"), examples())
+@pytest.mark.parametrize(("program", "page", "line"), list(examples()))
 def test_examples_run(program, page, line, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     # With the page's own line numbers, so that a failure points there.

@@ -33,10 +33,13 @@ def test_trees_obey_too(tmp_path):
     (tmp_path / "up").mkdir()
     (tmp_path / "up" / "f").write_text("x")
     with podbay.Sandbox(allow_prefixes=["/workspace"], deny_prefixes=["/workspace/secret"]) as sandbox:
-        with pytest.raises(podbay.PolicyDenied):
-            sandbox.upload_tree(tmp_path / "up", "/tmp/tree")
-        with pytest.raises(podbay.PolicyDenied):
-            asyncio.run(upload_tree(sandbox, tmp_path / "up", "secret/tree"))
+        for refused in (
+            sandbox.upload_tree(tmp_path / "up", "/tmp/tree"),
+            asyncio.run(upload_tree(sandbox, tmp_path / "up", "secret/tree")),
+        ):
+            ((name, error),) = refused.failed
+            assert (name, refused.files) == ("f", 0)
+            assert isinstance(error, podbay.PolicyDenied)
         assert sandbox.upload_tree(tmp_path / "up", "tree").files == 1
     with podbay.Sandbox(deny_prefixes=["/workspace/secret"], rules_for_reads=True) as sandbox:
         sandbox.run("mkdir secret open; echo 1 > secret/f; echo 2 > open/f")
@@ -47,7 +50,7 @@ def test_trees_obey_too(tmp_path):
 
 
 async def upload_tree(sandbox, local, path):
-    await sandbox.aupload_tree(local, path)
+    return await sandbox.aupload_tree(local, path)
 
 
 def test_commands_are_denied_in_every_way():

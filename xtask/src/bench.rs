@@ -27,6 +27,8 @@ enum What {
     Daemon,
     /// Local sandboxes beside bubblewrap.
     Local,
+    /// Plain pods on the rig, beside one API exec per operation, kubectl and a bare WebSocket.
+    Raw,
 }
 
 /// Measures, prints, and on request writes the page.
@@ -35,15 +37,24 @@ pub fn run(options: &Options) -> Result<()> {
     let (name, package) = match options.what {
         What::Daemon => ("daemon", "podbay-client"),
         What::Local => ("local", "podbay"),
+        What::Raw => ("raw", "podbay-k8s"),
     };
-    tools::run(cargo().args(["build", "--quiet", "--release", "--package", "podbay-cli"]))?;
     let mut bench = cargo();
-    bench
-        .args(["bench", "--quiet", "--package", package, "--bench", name])
-        .env("PODBAY_BENCH_BINARY", root().join("target/release/podbay"))
-        .stdout(Stdio::piped());
+    bench.args(["bench", "--quiet", "--package", package, "--bench", name]).stdout(Stdio::piped());
+    if matches!(options.what, What::Daemon | What::Local) {
+        tools::run(cargo().args(["build", "--quiet", "--release", "--package", "podbay-cli"]))?;
+        bench.env("PODBAY_BENCH_BINARY", root().join("target/release/podbay"));
+    }
+    let cluster = match options.what {
+        What::Raw => Some(Borrowed::cluster(&mut bench)?),
+        What::Daemon | What::Local => None,
+    };
     say(&format!("measuring {name}; this takes some minutes"));
-    let output = bench.spawn().and_then(std::process::Child::wait_with_output).context("cargo bench can't be run")?;
+    let output = bench.spawn().and_then(std::process::Child::wait_with_output).context("cargo bench can't be run");
+    if let Some(cluster) = cluster {
+        cluster.give_back()?;
+    }
+    let output = output?;
     let tables = String::from_utf8_lossy(&output.stdout);
     println!("{tables}");
     anyhow::ensure!(output.status.success(), "the benchmark failed ({})", output.status);
@@ -59,6 +70,30 @@ pub fn run(options: &Options) -> Result<()> {
         say(&format!("wrote {}", page.display()));
     }
     Ok(())
+}
+
+/// A cluster to measure on. One that is up already stays up.
+struct Borrowed {
+    name: String,
+    was_up: bool,
+}
+
+impl Borrowed {
+    fn cluster(bench: &mut std::process::Command) -> Result<Self> {
+        rig::available()
+            .map_err(|reason| anyhow::anyhow!("this is measured on a cluster, and none can run here: {reason}"))?;
+        let name = std::env::var("PODBAY_RIG_NAME").unwrap_or_else(|_| rig::DEFAULT_NAME.to_owned());
+        let was_up = rig::Cluster::list()?.iter().any(|status| status.name == name && status.running);
+        bench.env("PODBAY_RIG", "1").env("PODBAY_RIG_NAME", &name);
+        Ok(Self { name, was_up })
+    }
+
+    fn give_back(self) -> Result<()> {
+        if !self.was_up {
+            rig::Cluster::down(&self.name).context("the cluster can't be taken down")?;
+        }
+        Ok(())
+    }
 }
 
 /// What it was measured on.

@@ -2,7 +2,11 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{attach, cp, create, delete, doctor, edit, exec, glob, grep, kill, list, ls, ps, read, reap, run, write};
+use crate::settings::Settings;
+use crate::{
+    attach, config, cp, create, delete, doctor, edit, exec, glob, grep, install, kill, list, ls, pool, ps, read, reap,
+    run, write,
+};
 
 /// What the exit codes mean.
 pub const EXIT_CODES: &str = "\
@@ -39,6 +43,9 @@ pub struct Arguments {
     #[arg(long, global = true)]
     pub json: bool,
 
+    #[command(flatten)]
+    pub settings: Settings,
+
     #[command(subcommand)]
     pub verb: Verb,
 }
@@ -62,6 +69,9 @@ pub enum Verb {
     Glob(glob::Arguments),
     Grep(grep::Arguments),
     Reap(reap::Arguments),
+    Pool(pool::Arguments),
+    Install(install::Arguments),
+    Config(config::Arguments),
     Doctor(doctor::Arguments),
     /// Tells what the exit codes mean
     ExitCodes,
@@ -74,6 +84,21 @@ mod tests {
     #[test]
     fn the_command_line_makes_sense() {
         super::Arguments::command().debug_assert();
+    }
+
+    /// `--mode` was once a file's permissions in `write`, which took the place of the setting without a word.
+    #[test]
+    fn no_command_has_a_flag_of_its_own_with_the_name_of_a_setting() {
+        let mut command = super::Arguments::command();
+        command.build();
+        let global: Vec<_> =
+            command.get_arguments().filter(|flag| flag.is_global_set()).map(|flag| flag.get_id().clone()).collect();
+        assert!(global.len() > 5, "{global:?}");
+        for sub in command.get_subcommands() {
+            for flag in sub.get_arguments().filter(|flag| global.contains(flag.get_id())) {
+                assert!(flag.is_global_set(), "{} has a {} of its own", sub.get_name(), flag.get_id());
+            }
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::output::Output;
 use crate::place::Place;
 use crate::ps;
 use crate::session::{self, Outcome, Passing};
+use crate::settings::Settings;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,8 +32,8 @@ pub struct Arguments {
 }
 
 /// Shows the output.
-pub async fn attach(arguments: Arguments, output: &Output) -> Result<u8, Failure> {
-    let sandbox = Place::open()?.find(&arguments.name).await?;
+pub async fn attach(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let sandbox = Place::open(settings).await?.find(&arguments.name).await?;
     let info = ps::resolve(&sandbox, &arguments.name, &arguments.id).await?;
     let mut exec = sandbox.attach(&info.id, arguments.from).await?;
     match session::follow(&mut exec, Passing { input: false, signals: false }, output).await? {

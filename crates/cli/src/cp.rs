@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use podbay::files::{Download, Kind, Stat, Write};
-use podbay::{ErrorCode, Meter, RawPath, Sandbox, Transferred};
+use podbay::{ErrorCode, Guarded, Meter, RawPath, Transferred};
 
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::place::Place;
 use crate::progress::Bar;
+use crate::settings::Settings;
 use crate::terminal::{bytes, escape};
 
 const EXAMPLES: &str = "\
@@ -58,7 +59,7 @@ fn side(text: &OsStr) -> Side {
 }
 
 /// Copies.
-pub async fn cp(arguments: Arguments, output: &Output) -> Result<u8, Failure> {
+pub async fn cp(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
     let bar = Bar::new(output.is_json());
     let seen = std::sync::atomic::AtomicU64::new(0);
     let tell = |progress: podbay::Progress| {
@@ -68,12 +69,12 @@ pub async fn cp(arguments: Arguments, output: &Output) -> Result<u8, Failure> {
     let meter = Meter::new(&tell);
     let (target, done) = match (side(&arguments.source), side(&arguments.target)) {
         (Side::Here(source), Side::There { name, path }) => {
-            let sandbox = Place::open()?.find(&name).await?;
+            let sandbox = Place::open(settings).await?.find(&name).await?;
             let (target, done) = upload(&sandbox, &source, &path, &meter).await.inspect_err(|_| bar.clear())?;
             (format!("{name}:{target}"), done)
         }
         (Side::There { name, path }, Side::Here(target)) => {
-            let sandbox = Place::open()?.find(&name).await?;
+            let sandbox = Place::open(settings).await?.find(&name).await?;
             let (target, done) = download(&sandbox, &path, &target, &meter).await.inspect_err(|_| bar.clear())?;
             (target.display().to_string(), done)
         }
@@ -118,7 +119,7 @@ fn one_file() -> Transferred {
 }
 
 async fn upload(
-    sandbox: &Sandbox,
+    sandbox: &Guarded,
     source: &Path,
     target: &RawPath,
     meter: &Meter<'_>,
@@ -146,7 +147,7 @@ async fn upload(
 }
 
 async fn download(
-    sandbox: &Sandbox,
+    sandbox: &Guarded,
     source: &RawPath,
     target: &Path,
     meter: &Meter<'_>,
@@ -179,7 +180,7 @@ async fn download(
     }
 }
 
-async fn is_dir(sandbox: &Sandbox, path: &RawPath) -> Result<bool, Failure> {
+async fn is_dir(sandbox: &Guarded, path: &RawPath) -> Result<bool, Failure> {
     match sandbox.stat(&Stat::new(path.clone())).await {
         Ok(found) => Ok(found.entry.kind == Kind::Dir),
         Err(error) if error.code() == Some(ErrorCode::NotFound) => Ok(false),

@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::place::Place;
 use crate::sandbox_options::SandboxOptions;
+use crate::settings::Settings;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,9 +29,11 @@ pub struct Arguments {
 }
 
 /// Makes the sandbox.
-pub async fn create(arguments: Arguments, output: &Output) -> Result<u8, Failure> {
-    let place = Place::making(&arguments.sandbox)?;
-    let made = place.make(&arguments.sandbox, false).await?;
+pub async fn create(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let mut config = settings.config()?;
+    arguments.sandbox.apply(&mut config)?;
+    let place = Place::of(&config).await?;
+    let made = place.make(&arguments.sandbox.wanted(false)).await?;
     if !made.created && !arguments.reuse {
         let name = &made.id;
         return Err(Failure::new(format!(

@@ -6,6 +6,7 @@ use podbay::provider::Query;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::place::Place;
+use crate::settings::Settings;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -30,8 +31,8 @@ pub struct Arguments {
 }
 
 /// Deletes sandboxes. One that can't be deleted doesn't keep the others.
-pub async fn delete(arguments: Arguments, output: &Output) -> Result<u8, Failure> {
-    let place = Place::open()?;
+pub async fn delete(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let place = Place::open(settings).await?;
     let names = match arguments.all {
         true => place.list(Query::default()).await?.into_iter().map(|sandbox| sandbox.id).collect(),
         false => arguments.names,

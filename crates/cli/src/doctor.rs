@@ -1,27 +1,108 @@
-//! `podbay doctor`: what this machine can do.
+//! `podbay doctor`: what this machine or the cluster can do.
 
 use clap::Args;
+use podbay::config::Config;
+use podbay::k8s::doctor::{Doctor, Examination, State};
+use podbay::k8s::rights::Features;
 
 use crate::failure::Failure;
+use crate::local_mode;
 use crate::output::{Output, Table, plain};
+use crate::session::signals;
+use crate::settings::Settings;
 use crate::terminal::{Style, escape};
 
 const EXAMPLES: &str = "\
 Examples:
-  podbay doctor
+  podbay doctor                         this machine
+  podbay doctor --mode raw              the cluster: rights, image, network rules and more
+  podbay doctor --mode raw --quick      the same without starting pods
   podbay --json doctor
 
-Everything is tried, not guessed. Ends with code 1 when no sandbox can be made here.";
+Everything is tried, not guessed. Ends with code 1 when no sandbox can be made, or not one as it should be. With --mode raw
+three short-lived pods are started and deleted.";
 
-/// Tells what isolation this machine has, what is missing, and how to get it
+/// Tells what this machine or the cluster has, what is missing, and how to get it
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Arguments {}
+pub struct Arguments {
+    /// With --mode raw: starts no pods, so that neither image nor network rules are tried
+    #[arg(long)]
+    quick: bool,
 
-/// Looks at this machine.
-pub fn doctor(_arguments: &Arguments, output: &Output) -> Result<u8, Failure> {
-    let report = podbay_jail::probe();
-    let code = u8::from(report.isolation != Some(podbay_jail::Isolation::Namespaces));
+    /// With --mode raw: also the rights that a pool takes
+    #[arg(long)]
+    pool: bool,
+
+    /// With --mode raw: also the rights that a namespace for each sandbox takes
+    #[arg(long)]
+    namespace_per_sandbox: bool,
+}
+
+/// Looks.
+pub async fn doctor(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let config = settings.config()?;
+    match config.mode() {
+        "raw" => cluster(&arguments, &config, output).await,
+        _ => machine(output),
+    }
+}
+
+async fn cluster(arguments: &Arguments, config: &Config, output: &Output) -> Result<u8, Failure> {
+    let doctor = Doctor::new(config.cluster().await?, config.raw()?).map_err(podbay::Error::from)?;
+    let features =
+        Features { network_rules: false, pool: arguments.pool, namespace_per_sandbox: arguments.namespace_per_sandbox };
+    let examination = Examination { features, quick: arguments.quick };
+    let report = tokio::select! {
+        report = doctor.examine(examination) => report,
+        signal = signals::end() => {
+            let signal = signal?;
+            doctor.clean_up().await?;
+            return Ok(128_u8.saturating_add(signal));
+        }
+    };
+    let code = u8::from(!report.usable);
+    if output.is_json() {
+        output.json(&report)?;
+        return Ok(code);
+    }
+    let mut table = Table::new(&["", "WHAT", "FOUND"]);
+    for finding in &report.findings {
+        let mark = match finding.state {
+            State::Ok => (Style::Good, "ok"),
+            State::Skipped => (Style::Dim, "-"),
+            State::Warning => (Style::Warning, "warn"),
+            State::Failed => (Style::Bad, "fail"),
+        };
+        // What the cluster recorded comes in more lines, below.
+        let first = finding.detail.lines().next().unwrap_or_default();
+        table.row([(mark.0, mark.1.to_owned()), plain(&finding.what), plain(first)]);
+    }
+    let mut text = table.render(output);
+    for finding in report.findings.iter().filter(|finding| finding.detail.lines().nth(1).is_some()) {
+        text.push_str(&format!("\n{}:\n", escape(&finding.what)));
+        text.extend(finding.detail.lines().map(|line| format!("  {}\n", escape(line))));
+    }
+    let fixes = report.findings.iter().filter_map(|finding| Some((finding, finding.fix.as_deref()?)));
+    text.push_str(&remedies(fixes.map(|(finding, fix)| (finding.what.as_str(), fix))));
+    text.push('\n');
+    text.push_str(&match report.usable {
+        true => output.paint(Style::Good, &format!("Sandboxes can be made in namespace {}.", report.namespace)),
+        false => output.paint(Style::Bad, "Sandboxes can't be made there as they should be: see above."),
+    });
+    text.push('\n');
+    output.text(&text)?;
+    Ok(code)
+}
+
+fn remedies<'a>(fixes: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let lines: String = fixes.map(|(what, fix)| format!("  {}: {}\n", escape(what), escape(fix))).collect();
+    if lines.is_empty() { lines } else { format!("\nWhat is missing, and how to get it:\n{lines}") }
+}
+
+fn machine(output: &Output) -> Result<u8, Failure> {
+    let report = local_mode::probe();
+    let code = u8::from(report.isolation != Some(local_mode::Isolation::Namespaces));
     if output.is_json() {
         output.json(&report)?;
         return Ok(code);
@@ -32,22 +113,18 @@ pub fn doctor(_arguments: &Arguments, output: &Output) -> Result<u8, Failure> {
         table.row([(mark.0, mark.1.to_owned()), plain(&finding.what), plain(&finding.detail)]);
     }
     let mut text = table.render(output);
-    let missing: Vec<_> = report.findings.iter().filter(|finding| !finding.available).collect();
-    if !missing.is_empty() {
-        text.push_str("\nWhat is missing, and how to get it:\n");
-        for finding in missing {
-            let fix = finding.fix.as_deref().unwrap_or("nothing is known to help");
-            text.push_str(&format!("  {}: {}\n", escape(&finding.what), escape(fix)));
-        }
-    }
+    let missing = report.findings.iter().filter(|finding| !finding.available);
+    text.push_str(&remedies(
+        missing.map(|finding| (finding.what.as_str(), finding.fix.as_deref().unwrap_or("nothing is known to help"))),
+    ));
     text.push('\n');
     text.push_str(&match report.isolation {
-        Some(podbay_jail::Isolation::Namespaces) => output.paint(
+        Some(local_mode::Isolation::Namespaces) => output.paint(
             Style::Good,
             "Sandboxes are isolated by namespaces: they see nothing of this machine but its programs.",
         ),
         // What Landlock alone can do isn't enough for a sandbox yet.
-        Some(podbay_jail::Isolation::Landlock) | None => {
+        Some(local_mode::Isolation::Landlock) | None => {
             output.paint(Style::Bad, "No sandbox can be made here: see what is missing above.")
         }
     });

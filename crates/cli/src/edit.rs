@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::place::Place;
 use crate::run;
+use crate::settings::Settings;
 use crate::terminal::escape;
 
 const EXAMPLES: &str = "\
@@ -43,8 +44,8 @@ pub struct Arguments {
 }
 
 /// Replaces the text.
-pub async fn edit(arguments: Arguments, output: &Output) -> Result<u8, Failure> {
-    let sandbox = Place::open()?.find(&arguments.name).await?;
+pub async fn edit(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let sandbox = Place::open(settings).await?.find(&arguments.name).await?;
     let (request, payload) = Edit::new(run::path(arguments.path), arguments.old.as_bytes(), arguments.new.as_bytes());
     let edited = sandbox.edit(&Edit { replace_all: arguments.all, ..request }, payload).await?;
     output.answer(&edited, || {

@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::place::Place;
 use crate::session::{self, Outcome, Passing};
+use crate::settings::Settings;
 use crate::{quantity, run};
 
 const EXAMPLES: &str = "\
@@ -56,8 +57,8 @@ pub struct Arguments {
 }
 
 /// Runs the command.
-pub async fn exec(arguments: Arguments, output: &Output) -> Result<u8, Failure> {
-    let sandbox = Place::open()?.find(&arguments.name).await?;
+pub async fn exec(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let sandbox = Place::open(settings).await?.find(&arguments.name).await?;
     let env = arguments.env.into_iter().map(|(key, value)| (key, RawPath::from(value))).collect();
     let command = run::command(arguments.words, arguments.cwd, arguments.timeout, arguments.interactive);
     let command = Command { env, ..command };

@@ -10,6 +10,7 @@ use crate::ls;
 use crate::output::Output;
 use crate::place::Place;
 use crate::run;
+use crate::settings::Settings;
 use crate::terminal::escape;
 
 const EXAMPLES: &str = "\
@@ -44,8 +45,8 @@ pub struct Arguments {
 }
 
 /// Finds files.
-pub async fn glob(arguments: Arguments, output: &Output) -> Result<u8, Failure> {
-    let sandbox = Place::open()?.find(&arguments.name).await?;
+pub async fn glob(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let sandbox = Place::open(settings).await?.find(&arguments.name).await?;
     let request = Glob {
         path: arguments.path.map(run::path),
         directories: arguments.directories,

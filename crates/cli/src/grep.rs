@@ -10,6 +10,7 @@ use crate::ls;
 use crate::output::Output;
 use crate::place::Place;
 use crate::run;
+use crate::settings::Settings;
 use crate::terminal::{Style, escape, escape_lines};
 
 const EXAMPLES: &str = "\
@@ -45,8 +46,8 @@ pub struct Arguments {
 }
 
 /// Finds text.
-pub async fn grep(arguments: Arguments, output: &Output) -> Result<u8, Failure> {
-    let sandbox = Place::open()?.find(&arguments.name).await?;
+pub async fn grep(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let sandbox = Place::open(settings).await?.find(&arguments.name).await?;
     let request = Grep {
         path: arguments.path.map(run::path),
         glob: arguments.glob.map(run::path),

@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::place::Place;
 use crate::ps;
+use crate::settings::Settings;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -65,8 +66,8 @@ fn number(text: &str) -> Result<i32, String> {
 }
 
 /// Sends the signal.
-pub async fn kill(arguments: Arguments, output: &Output) -> Result<u8, Failure> {
-    let sandbox = Place::open()?.find(&arguments.name).await?;
+pub async fn kill(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let sandbox = Place::open(settings).await?.find(&arguments.name).await?;
     let info = ps::resolve(&sandbox, &arguments.name, &arguments.id).await?;
     let target = if arguments.main { Target::Main } else { Target::All };
     let processes = sandbox.signal_to(&info.id, arguments.signal, target).await?;

@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::output::{Output, Table, plain};
 use crate::place::Place;
 use crate::run;
+use crate::settings::Settings;
 use crate::terminal::{self, Style};
 
 const EXAMPLES: &str = "\
@@ -31,8 +32,8 @@ pub struct Arguments {
 }
 
 /// Lists the directory.
-pub async fn ls(arguments: Arguments, output: &Output) -> Result<u8, Failure> {
-    let sandbox = Place::open()?.find(&arguments.name).await?;
+pub async fn ls(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let sandbox = Place::open(settings).await?.find(&arguments.name).await?;
     let path = run::path(arguments.path.unwrap_or_else(|| ".".into()));
     let listing = sandbox.ls(&Ls::new(path)).await?;
     if output.is_json() {

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod attach;
+mod config;
 mod cp;
 mod create;
 mod delete;
@@ -11,11 +12,14 @@ mod exec;
 mod failure;
 mod glob;
 mod grep;
+mod install;
 mod kill;
 mod list;
+mod local_mode;
 mod ls;
 mod output;
 mod place;
+mod pool;
 mod progress;
 mod ps;
 mod quantity;
@@ -24,6 +28,7 @@ mod reap;
 mod run;
 mod sandbox_options;
 mod session;
+mod settings;
 mod terminal;
 mod write;
 
@@ -32,6 +37,7 @@ use clap::Parser;
 use arguments::{Arguments, Verb};
 use failure::{FAILED, Failure};
 use output::Output;
+use settings::Settings;
 
 fn main() {
     let code = match Arguments::try_parse() {
@@ -51,7 +57,7 @@ fn perform(arguments: Arguments) -> u8 {
             return output.failure(&Failure::new(format!("the event loop can't be started: {error}; try again")));
         }
     };
-    let result = runtime.block_on(verb(arguments.verb, &output));
+    let result = runtime.block_on(verb(arguments.verb, &arguments.settings, &output));
     runtime.shutdown_background();
     match result {
         Ok(code) => code,
@@ -59,25 +65,28 @@ fn perform(arguments: Arguments) -> u8 {
     }
 }
 
-async fn verb(verb: Verb, output: &Output) -> Result<u8, Failure> {
+async fn verb(verb: Verb, settings: &Settings, output: &Output) -> Result<u8, Failure> {
     match verb {
-        Verb::Run(arguments) => run::run(arguments, output).await,
-        Verb::Create(arguments) => create::create(arguments, output).await,
-        Verb::List(arguments) => list::list(arguments, output).await,
-        Verb::Delete(arguments) => delete::delete(arguments, output).await,
-        Verb::Exec(arguments) => exec::exec(arguments, output).await,
-        Verb::Ps(arguments) => ps::ps(arguments, output).await,
-        Verb::Attach(arguments) => attach::attach(arguments, output).await,
-        Verb::Kill(arguments) => kill::kill(arguments, output).await,
-        Verb::Cp(arguments) => cp::cp(arguments, output).await,
-        Verb::Read(arguments) => read::read(arguments, output).await,
-        Verb::Write(arguments) => write::write(arguments, output).await,
-        Verb::Edit(arguments) => edit::edit(arguments, output).await,
-        Verb::Ls(arguments) => ls::ls(arguments, output).await,
-        Verb::Glob(arguments) => glob::glob(arguments, output).await,
-        Verb::Grep(arguments) => grep::grep(arguments, output).await,
-        Verb::Reap(arguments) => reap::reap(arguments, output).await,
-        Verb::Doctor(arguments) => doctor::doctor(&arguments, output),
+        Verb::Run(arguments) => run::run(arguments, settings, output).await,
+        Verb::Create(arguments) => create::create(arguments, settings, output).await,
+        Verb::List(arguments) => list::list(arguments, settings, output).await,
+        Verb::Delete(arguments) => delete::delete(arguments, settings, output).await,
+        Verb::Exec(arguments) => exec::exec(arguments, settings, output).await,
+        Verb::Ps(arguments) => ps::ps(arguments, settings, output).await,
+        Verb::Attach(arguments) => attach::attach(arguments, settings, output).await,
+        Verb::Kill(arguments) => kill::kill(arguments, settings, output).await,
+        Verb::Cp(arguments) => cp::cp(arguments, settings, output).await,
+        Verb::Read(arguments) => read::read(arguments, settings, output).await,
+        Verb::Write(arguments) => write::write(arguments, settings, output).await,
+        Verb::Edit(arguments) => edit::edit(arguments, settings, output).await,
+        Verb::Ls(arguments) => ls::ls(arguments, settings, output).await,
+        Verb::Glob(arguments) => glob::glob(arguments, settings, output).await,
+        Verb::Grep(arguments) => grep::grep(arguments, settings, output).await,
+        Verb::Reap(arguments) => reap::reap(arguments, settings, output).await,
+        Verb::Pool(arguments) => pool::pool(arguments, settings, output).await,
+        Verb::Install(arguments) => install::install(arguments, settings, output),
+        Verb::Config(arguments) => config::config(&arguments, settings, output),
+        Verb::Doctor(arguments) => doctor::doctor(arguments, settings, output).await,
         Verb::ExitCodes => output.text(arguments::EXIT_CODES),
     }
 }

@@ -71,7 +71,7 @@ impl Output {
                 true => serde_json::json!({ "error": failure }).to_string(),
                 false => {
                     let name = Paint::on(&io::stderr()).paint(Style::Bad, "podbay:");
-                    format!("{name} {}", escape(failure.message()))
+                    format!("{name} {}", failure.shown())
                 }
             };
             // The exit code tells it to those who can't be told.

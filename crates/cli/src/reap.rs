@@ -3,16 +3,22 @@
 use std::time::Duration;
 
 use clap::Args;
+use podbay::provider::Cleaned;
 
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::place::Place;
 use crate::quantity;
+use crate::session::signals;
+use crate::settings::Settings;
 
 const EXAMPLES: &str = "\
 Examples:
-  podbay reap                 removes what ended sandboxes left behind
-  podbay reap --idle 2h       ends those too that nobody used for two hours";
+  podbay reap                             removes what ended sandboxes left behind
+  podbay reap --idle 2h                   ends those too that nobody used for two hours
+  podbay reap --mode raw --every 15m      again and again, until it is told to end
+
+Sandboxes end by themselves when their time is up. This is for what can't: those whose node or machine went away.";
 
 /// Removes sandboxes that are over, and what killed ones left behind
 #[derive(Debug, Args)]
@@ -21,11 +27,34 @@ pub struct Arguments {
     /// Ends those too that weren't used for so long, as in 2h
     #[arg(long, value_name = "TIME", value_parser = quantity::span)]
     idle: Option<Duration>,
+
+    /// Does it again and again, so long after each time, as in 15m; a failure is told and doesn't end it
+    #[arg(long, value_name = "TIME", value_parser = quantity::positive_span)]
+    every: Option<Duration>,
 }
 
 /// Cleans up.
-pub async fn reap(arguments: Arguments, output: &Output) -> Result<u8, Failure> {
-    let cleaned = Place::open()?.cleanup(arguments.idle).await?;
+pub async fn reap(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let place = Place::open(settings).await?;
+    let Some(pause) = arguments.every else {
+        return tell(place.cleanup(arguments.idle).await?, output);
+    };
+    let rounds = async {
+        loop {
+            match place.cleanup(arguments.idle).await {
+                Ok(cleaned) => drop(tell(cleaned, output)?),
+                Err(failure) => drop(output.failure(&failure)),
+            }
+            tokio::time::sleep(pause).await;
+        }
+    };
+    tokio::select! {
+        ended = rounds => ended,
+        signal = signals::end() => Ok(128_u8.saturating_add(signal?)),
+    }
+}
+
+fn tell(cleaned: Cleaned, output: &Output) -> Result<u8, Failure> {
     let failed = !cleaned.failed.is_empty();
     if output.is_json() {
         let failures: Vec<_> =

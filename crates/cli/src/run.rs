@@ -6,14 +6,23 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use podbay::config::Config;
+use podbay::provider::Wanted;
 use podbay::{Command, RawPath};
 
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::place::Place;
+use crate::place::{Made, Place};
 use crate::quantity;
 use crate::sandbox_options::SandboxOptions;
-use crate::session::{self, Outcome, Passing};
+use crate::session::{self, Outcome, Passing, signals};
+use crate::settings::Settings;
+
+/// How long a sandbox on a cluster stays at most that nobody could delete, beside the time of its command.
+const SPARE: Duration = Duration::from_secs(600);
+
+/// How long a cluster has to answer when all that is left to do is to delete.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,6 +32,7 @@ Examples:
   podbay run --memory 512M --timeout 30s -- ./untrusted
   podbay run --mount ~/data:/data -- ls /data       a directory more, read-only
   tar c src | podbay run -- tar t                   standard input is passed on
+  podbay run --mode raw --image python:3.12-slim -- python3 -V      in a pod on a cluster
 
 Output, input, signals and the exit code are the command's own. Ctrl-C ends the command and the sandbox.
 With --json each line is an event: started, output, lost, end.";
@@ -64,9 +74,23 @@ pub fn path(text: OsString) -> RawPath {
 }
 
 /// Runs the command.
-pub async fn run(arguments: Arguments, output: &Output) -> Result<u8, Failure> {
-    let place = Place::making(&arguments.sandbox)?;
-    let made = place.make(&arguments.sandbox, true).await?;
+pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let mut config = settings.config()?;
+    arguments.sandbox.apply(&mut config)?;
+    // A cluster doesn't see the end of this process. There the sandbox is deleted, and ends by itself where that fails.
+    let leashed = config.mode() != "raw";
+    if !leashed {
+        backstop(&mut config, arguments.timeout)?;
+    }
+    let place = Place::of(&config).await?;
+    let wanted = arguments.sandbox.wanted(leashed);
+    let made = match leashed {
+        true => place.make(&wanted).await?,
+        false => match make(&place, wanted, output).await? {
+            Ok(made) => made,
+            Err(signal) => return Ok(128_u8.saturating_add(signal)),
+        },
+    };
     if !made.created {
         let name = &made.id;
         return Err(Failure::new(format!(
@@ -82,7 +106,7 @@ pub async fn run(arguments: Arguments, output: &Output) -> Result<u8, Failure> {
     }
     .await;
     // Whatever happened, nothing stays. The command's own outcome is worth more than a word about cleaning up.
-    let deleted = place.delete(&made.id).await;
+    let deleted = if leashed { place.delete(&made.id).await } else { end(&place, &made.id).await };
     let code = match outcome? {
         Outcome::Ended(info) => {
             session::explain(&info, output);
@@ -91,7 +115,48 @@ pub async fn run(arguments: Arguments, output: &Output) -> Result<u8, Failure> {
         Outcome::Interrupted(signal) => 128_u8.saturating_add(signal),
     };
     if let Err(failure) = deleted {
-        output.note(&format!("the sandbox can't be removed: {}; 'podbay reap' tries again", failure.message()));
+        let name = &made.id;
+        output.note(&format!("the sandbox {name} can't be removed: {}; try 'podbay delete {name}'", failure.message()));
     }
     Ok(code)
+}
+
+/// The latest end of a sandbox whose maker was killed.
+fn backstop(config: &mut Config, timeout: Option<Duration>) -> Result<(), Failure> {
+    const FLAG: &str = "podbay run";
+    if let Some(timeout) = timeout.filter(|_| !config.is_set("ttl")) {
+        let ttl = timeout.saturating_add(SPARE);
+        config.set_by(FLAG, "ttl", &format!("{}s", ttl.as_secs()))?;
+    }
+    if !config.is_set("idle_ttl") {
+        config.set_by(FLAG, "idle_ttl", &format!("{}s", SPARE.as_secs()))?;
+    }
+    Ok(())
+}
+
+/// Makes a sandbox on a cluster, which takes a while; or the signal that came meanwhile, after nothing is left.
+async fn make(place: &Place, wanted: Wanted, output: &Output) -> Result<Result<Made, u8>, Failure> {
+    // With a name known from the beginning it can be deleted whatever became of it. A name that was given may be another's.
+    let own = wanted.id.is_none();
+    let id = wanted.id.clone().unwrap_or_else(|| format!("pb-{:016x}", rand::random::<u64>()));
+    let wanted = Wanted { id: Some(id.clone()), ..wanted };
+    let mut making = std::pin::pin!(place.make(&wanted));
+    let signal = tokio::select! {
+        made = &mut making => return made.map(Ok),
+        signal = signals::end() => signal?,
+    };
+    let made_by_us = own || matches!(tokio::time::timeout(PATIENCE, making).await, Ok(Ok(made)) if made.created);
+    if made_by_us && let Err(failure) = end(place, &id).await {
+        output.note(&format!("the sandbox {id} may be left: {}; try 'podbay delete {id}'", failure.message()));
+    }
+    Ok(Err(signal))
+}
+
+/// Deletes a sandbox, for as long as the user has patience.
+async fn end(place: &Place, id: &str) -> Result<bool, Failure> {
+    tokio::select! {
+        deleted = place.delete(id) => deleted,
+        () = tokio::time::sleep(PATIENCE) => Err(Failure::new("the cluster doesn't answer")),
+        signal = signals::end() => Err(Failure::new(format!("signal {} came before it was", signal?))),
+    }
 }

@@ -1,13 +1,20 @@
 //! The options of a sandbox that is to be made.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use podbay::config::Config;
+
 use crate::failure::Failure;
 use crate::quantity;
+
+/// What raw mode sets aside for a pod unless told otherwise, in bytes: 256 MiB.
+const DEFAULT_MEMORY_REQUEST: u64 = 256 << 20;
+
+/// The same for processors.
+const DEFAULT_CPU_REQUEST: f64 = 0.1;
 
 /// The options of a sandbox that is to be made.
 #[derive(Debug, Args)]
@@ -25,9 +32,9 @@ pub struct SandboxOptions {
     #[arg(long = "mount", value_name = "HOST:INSIDE[:rw]", value_parser = mount)]
     mounts: Vec<Mounted>,
 
-    /// What it can reach: nothing, or whatever this machine can
-    #[arg(long, value_enum, default_value_t = Network::None)]
-    network: Network,
+    /// What it can reach: nothing (unless set otherwise), or whatever this machine can
+    #[arg(long, value_enum)]
+    network: Option<Network>,
 
     /// The most memory, as in 512M
     #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
@@ -61,9 +68,25 @@ pub struct SandboxOptions {
     #[arg(long, value_name = "TIME", value_parser = quantity::positive_span)]
     idle_ttl: Option<Duration>,
 
+    /// The image of its pod, with --mode raw; python:3.12-slim when not given
+    #[arg(long)]
+    image: Option<String>,
+
+    /// What runs its pod, such as gvisor, with --mode raw
+    #[arg(long, value_name = "NAME")]
+    runtime_class: Option<String>,
+
+    /// The service account of its pod, whose token it doesn't get, with --mode raw
+    #[arg(long, value_name = "NAME")]
+    service_account: Option<String>,
+
+    /// How long its pod may take to run, as in 5m, with --mode raw
+    #[arg(long, value_name = "TIME", value_parser = quantity::positive_span)]
+    startup_timeout: Option<Duration>,
+
     /// How it is kept apart. 'landlock', for machines that can't make user namespaces, isn't ready and is refused
-    #[arg(long, value_enum, default_value_t = Isolation::Namespaces)]
-    isolation: Isolation,
+    #[arg(long, value_enum)]
+    isolation: Option<Isolation>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -72,6 +95,8 @@ enum Network {
     None,
     /// This machine's network, with all that listens on it
     Host,
+    /// The same, without the fence that keeps it from sockets of this machine that have no address
+    HostUnfenced,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -85,6 +110,29 @@ struct Mounted {
     host: PathBuf,
     inside: PathBuf,
     writable: bool,
+}
+
+impl Mounted {
+    /// As the setting is written. The sandbox refuses links in the path: this one is the user's own and means what it says now.
+    fn absolute(&self) -> Result<String, Failure> {
+        let host = std::fs::canonicalize(&self.host)
+            .map_err(|error| Failure::local(&self.host, "can't be mounted", &error))?;
+        let access = if self.writable { "rw" } else { "ro" };
+        Ok(format!("{}:{}:{access}", text(host)?, text(&self.inside)?))
+    }
+}
+
+/// A path as a setting.
+fn text(path: impl AsRef<Path>) -> Result<String, Failure> {
+    let path = path.as_ref();
+    path.to_str().map(str::to_owned).ok_or_else(|| {
+        Failure::new(format!("{} can't be used: its name isn't UTF-8; rename it", path.display())).coded("local_file")
+    })
+}
+
+/// The word of a choice.
+fn word(choice: impl ValueEnum) -> String {
+    choice.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 fn mount(text: &str) -> Result<Mounted, String> {
@@ -104,46 +152,114 @@ fn mount(text: &str) -> Result<Mounted, String> {
 }
 
 impl SandboxOptions {
-    /// As the local provider understands them. Relative paths are those of this machine's working directory.
-    pub fn local(&self) -> Result<podbay::local::Options, Failure> {
-        let mut mounts = Vec::with_capacity(self.mounts.len());
-        for Mounted { host, inside, writable } in &self.mounts {
-            // The sandbox refuses links in the path: this one is the user's own and means what it says now.
-            let host = std::fs::canonicalize(host)
-                .map_err(|error| Failure::local(host, "can't be mounted", &error).coded("local_file"))?;
-            mounts.push(podbay::local::Mount { host, inside: inside.clone(), writable: *writable });
+    /// Puts what these flags say over the settings.
+    ///
+    /// # Errors
+    /// When one names something that isn't there.
+    pub fn apply(&self, config: &mut Config) -> Result<(), Failure> {
+        for (key, value) in &self.env {
+            config.add_pair("--env", "env", (key, value))?;
         }
-        Ok(podbay::local::Options {
-            workspace: self.workspace()?,
-            mounts,
-            network: match self.network {
-                Network::None => podbay::local::Network::None,
-                Network::Host => podbay::local::Network::Host,
-            },
-            env: self.env.iter().cloned().collect(),
-            limits: podbay::local::Limits {
-                memory: self.memory,
-                cpu: self.cpus,
-                processes: self.processes,
-                disk: self.disk,
-                ..Default::default()
-            },
-            isolation: match self.isolation {
-                Isolation::Namespaces => podbay::local::Isolation::Namespaces,
-                Isolation::Landlock => podbay::local::Isolation::Landlock,
-            },
-            labels: BTreeMap::new(),
-            ttl: self.ttl,
-            idle_ttl: self.idle_ttl,
-        })
+        for (flag, key, span) in [("--ttl", "ttl", self.ttl), ("--idle-ttl", "idle_ttl", self.idle_ttl)] {
+            if let Some(span) = span {
+                // Less than a millisecond is one.
+                config.set_by(flag, key, &format!("{}ms", span.as_millis().max(1)))?;
+            }
+        }
+        if config.mode() == "raw" { self.apply_raw(config) } else { self.apply_local(config) }
     }
 
-    fn workspace(&self) -> Result<Option<PathBuf>, Failure> {
+    fn apply_local(&self, config: &mut Config) -> Result<(), Failure> {
+        let only_raw = [
+            ("--image", self.image.is_some()),
+            ("--runtime-class", self.runtime_class.is_some()),
+            ("--service-account", self.service_account.is_some()),
+            ("--startup-timeout", self.startup_timeout.is_some()),
+        ];
+        if let Some((flag, _)) = only_raw.iter().find(|(_, given)| *given) {
+            let message = format!("{flag} is for pods on a cluster, and the mode is local: add --mode raw");
+            return Err(Failure::new(message).coded("usage"));
+        }
+        if let Some(workspace) = self.workspace()? {
+            config.set_by("--workspace", "local.workspace", &workspace)?;
+        }
+        for mount in &self.mounts {
+            config.add_item("--mount", "local.mounts", mount.absolute()?)?;
+        }
+        for (flag, key, value) in [
+            ("--network", "local.network", self.network.map(word)),
+            ("--isolation", "local.isolation", self.isolation.map(word)),
+            ("--memory", "local.memory", self.memory.map(|bytes| bytes.to_string())),
+            ("--cpus", "local.cpu", self.cpus.map(|cpus| cpus.to_string())),
+            ("--processes", "local.processes", self.processes.map(|count| count.to_string())),
+            ("--disk", "local.disk", self.disk.map(|bytes| bytes.to_string())),
+        ] {
+            if let Some(value) = value {
+                config.set_by(flag, key, &value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn apply_raw(&self, config: &mut Config) -> Result<(), Failure> {
+        for (flag, given, instead) in [
+            ("--workspace", self.workspace.is_some(), "copy it with 'podbay cp', or mount a volume with raw.volumes"),
+            ("--mount", !self.mounts.is_empty(), "copy it with 'podbay cp', or mount a volume with raw.volumes"),
+            ("--isolation", self.isolation.is_some(), "choose a --runtime-class"),
+            ("--processes", self.processes.is_some(), "the cluster's nodes have a limit of their own (podPidsLimit)"),
+            (
+                "--network host",
+                matches!(self.network, Some(Network::Host | Network::HostUnfenced)),
+                "--set raw.block_network=false opens all of the network, raw.egress a part of it",
+            ),
+        ] {
+            if given {
+                let message = format!("{flag} is for sandboxes on this machine, and the mode is raw: {instead}");
+                return Err(Failure::new(message).coded("usage"));
+            }
+        }
+        if self.network == Some(Network::None) {
+            config.set_by("--network", "raw.block_network", "true")?;
+        }
+        let startup = self.startup_timeout.map(|span| format!("{}ms", span.as_millis().max(1)));
+        for (flag, key, value) in [
+            ("--image", "raw.image", self.image.clone()),
+            ("--runtime-class", "raw.runtime_class", self.runtime_class.clone()),
+            ("--service-account", "raw.service_account", self.service_account.clone()),
+            ("--startup-timeout", "raw.startup_timeout", startup),
+            ("--memory", "raw.memory_limit", self.memory.map(|bytes| bytes.to_string())),
+            ("--cpus", "raw.cpu_limit", self.cpus.map(|cpus| cpus.to_string())),
+            ("--disk", "raw.ephemeral_storage_limit", self.disk.map(|bytes| bytes.to_string())),
+        ] {
+            if let Some(value) = value {
+                config.set_by(flag, key, &value)?;
+            }
+        }
+        // More can't be set aside than may be used, and the defaults would set aside more.
+        if let Some(memory) = self.memory.filter(|bytes| *bytes < DEFAULT_MEMORY_REQUEST)
+            && !config.is_set("raw.memory_request")
+        {
+            config.set_by("--memory", "raw.memory_request", &memory.to_string())?;
+        }
+        if let Some(cpus) = self.cpus.filter(|cpus| *cpus < DEFAULT_CPU_REQUEST)
+            && !config.is_set("raw.cpu_request")
+        {
+            config.set_by("--cpus", "raw.cpu_request", &cpus.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// The workspace's path: that of this machine's working directory where it is relative.
+    fn workspace(&self) -> Result<Option<String>, Failure> {
         let Some(path) = &self.workspace else { return Ok(None) };
-        let real =
-            std::fs::canonicalize(path).map_err(|error| Failure::local(path, "can't be the workspace", &error))?;
+        let failed = |error: std::io::Error| Failure::local(path, "can't be the workspace", &error);
+        // A sandbox's own directory is made when the sandbox is, and has no real path before.
+        if path.to_string_lossy().contains("{id}") {
+            return text(std::path::absolute(path).map_err(failed)?).map(Some);
+        }
+        let real = std::fs::canonicalize(path).map_err(failed)?;
         match real.is_dir() {
-            true => Ok(Some(real)),
+            true => text(real).map(Some),
             false => Err(Failure::new(format!(
                 "{} can't be the workspace: it isn't a directory; use --mount for a file",
                 path.display()
@@ -156,9 +272,9 @@ impl SandboxOptions {
         podbay::provider::Wanted {
             id: self.name.clone(),
             labels: self.labels.iter().cloned().collect(),
-            ttl: self.ttl,
-            idle_ttl: self.idle_ttl,
+            // Times are settings, and the provider has them.
             leashed,
+            ..podbay::provider::Wanted::default()
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::place::Place;
 use crate::run;
+use crate::settings::Settings;
 use crate::terminal::{bytes, escape};
 
 /// The most that is taken from standard input: it is held in memory until it is whole.
@@ -19,7 +20,7 @@ const EXAMPLES: &str = "\
 Examples:
   echo hello | podbay write box note.txt
   podbay write box config.json < config.json
-  podbay write box run.sh --text 'echo hello' --mode 755
+  podbay write box run.sh --text 'echo hello' --chmod 755
   podbay write box lock --create-only --text ''
 
 The file is there whole or not at all; directories above it are made. 'podbay cp' copies files of any size.";
@@ -43,8 +44,8 @@ pub struct Arguments {
     create_only: bool,
 
     /// Permissions, as in 755; those of the file that is replaced when not given
-    #[arg(long, value_parser = mode)]
-    mode: Option<u32>,
+    #[arg(long, value_name = "MODE", value_parser = mode)]
+    chmod: Option<u32>,
 }
 
 fn mode(text: &str) -> Result<u32, String> {
@@ -55,14 +56,14 @@ fn mode(text: &str) -> Result<u32, String> {
 }
 
 /// Writes the file.
-pub async fn write(arguments: Arguments, output: &Output) -> Result<u8, Failure> {
-    let sandbox = Place::open()?.find(&arguments.name).await?;
+pub async fn write(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let sandbox = Place::open(settings).await?.find(&arguments.name).await?;
     let content = match arguments.text {
         Some(text) => text.into_bytes(),
         None => input()?,
     };
     let request =
-        Write { create_only: arguments.create_only, mode: arguments.mode, ..Write::new(run::path(arguments.path)) };
+        Write { create_only: arguments.create_only, mode: arguments.chmod, ..Write::new(run::path(arguments.path)) };
     let written = sandbox.write(&request, content).await?;
     output.answer(&written, || format!("{} ({})", escape(&written.path.to_string_lossy()), bytes(written.size)))
 }

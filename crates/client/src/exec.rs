@@ -1,6 +1,7 @@
 //! Commands.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use bytes::Bytes;
 use podbay_proto::ErrorCode;
@@ -158,15 +159,16 @@ impl Sandbox {
             let failure = match self.session.connection(Purpose::Shared).await {
                 Ok(connection) => {
                     settle_instance(&mut asked, &connection.welcome.instance, &mut request.command);
-                    // The command may have run for hours since the last failure.
-                    patience = self.session.patience("running a command");
-                    match connection.ask(&request, None, Bytes::new()).await {
+                    let failure = match connection.ask(&request, None, Bytes::new()).await {
                         Ok(answer) => match answer.collect(Some(most)).await {
                             Ok(answer) => break Ok(answer),
                             Err(failure) => failure,
                         },
                         Err(failure) => restarted(failure, request.command.is_none(), "running a command"),
-                    }
+                    };
+                    // The command may have run for hours before the connection broke.
+                    patience = self.session.patience("running a command");
+                    failure
                 }
                 Err(failure) => failure,
             };
@@ -381,10 +383,16 @@ impl Exec {
         }
         let mut patience: Option<Patience> = None;
         loop {
+            let begun = Instant::now();
             let failure = match &mut self.stream {
                 Some(records) => match records.next().await {
                     Ok(record) => return self.take(record).map(Some),
-                    Err(failure) => failure,
+                    Err(failure) => {
+                        if let Some(patience) = &mut patience {
+                            patience.was_served_since(begun);
+                        }
+                        failure
+                    }
                 },
                 None => match self.try_connect(&mut None).await {
                     Ok(()) => continue,

@@ -26,7 +26,7 @@ pub use podbay_proto::session::Welcome;
 pub use podbay_proto::{Error as OperationError, ErrorCode, RawPath};
 
 pub use transfer::{Meter, Progress};
-pub use trees::Transferred;
+pub use trees::{Transferred, Witness};
 
 use session::Session;
 

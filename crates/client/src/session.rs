@@ -115,9 +115,13 @@ impl Session {
                         return Err(Error::SandboxRestarted { what });
                     }
                     asked = Some(instance);
+                    let begun = Instant::now();
                     match attempt(connection).await {
                         Ok(value) => return Ok(value),
-                        Err(failure) => failure,
+                        Err(failure) => {
+                            patience.was_served_since(begun);
+                            failure
+                        }
                     }
                 }
                 Err(failure) => failure,
@@ -135,6 +139,12 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
+    /// Leaves out of account the time in which a connection was there: a request may take long, and if the connection breaks
+    /// then there is as much patience as at its beginning. Pauses are always counted, so this comes to an end.
+    pub(crate) fn was_served_since(&mut self, begun: Instant) {
+        self.until += begun.elapsed();
+    }
+
     /// Waits a little after a failure.
     ///
     /// # Errors

@@ -8,8 +8,8 @@ use std::path::{Component, Path, PathBuf};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirBuilder, OpenOptions};
 use futures_util::stream::{self, StreamExt};
-use podbay_proto::RawPath;
 use podbay_proto::files::{Download, Kind, Mkdir, Scope, Tree, TreeEntry, Write};
+use podbay_proto::{ErrorCode, RawPath};
 
 use crate::Sandbox;
 use crate::error::{Error, Result};
@@ -27,24 +27,65 @@ pub struct Transferred {
     pub failed: Vec<(String, Error)>,
 }
 
+/// Someone who is asked before each file of a tree is transferred, and told what became of it.
+pub trait Witness: Sync {
+    /// What is remembered of a file between the two.
+    type Ticket: Send;
+
+    /// A file is about to be transferred; `path` is its path in the sandbox.
+    ///
+    /// # Errors
+    /// When it may not be: then it isn't.
+    fn begin(&self, path: &RawPath) -> Result<Self::Ticket>;
+
+    /// It was, with so many bytes, or it wasn't.
+    ///
+    /// # Errors
+    /// When that can't be taken note of: then the file counts as failed.
+    fn end(&self, ticket: Self::Ticket, result: Result<u64, &Error>) -> Result<()>;
+}
+
+/// Nobody.
+impl Witness for () {
+    type Ticket = ();
+
+    fn begin(&self, _: &RawPath) -> Result<()> {
+        Ok(())
+    }
+
+    fn end(&self, (): (), _: Result<u64, &Error>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// One file, with its witness.
+async fn witnessed<W: Witness>(witness: &W, path: &RawPath, work: impl Future<Output = Result<u64>>) -> Result<()> {
+    let ticket = witness.begin(path)?;
+    let result = work.await;
+    witness.end(ticket, result.as_ref().map(|bytes| *bytes))?;
+    result.map(drop)
+}
+
 impl Sandbox {
     /// Sends a directory of this machine and all below it. Files that are there already are replaced, others stay.
     ///
     /// # Errors
     /// When the directory can't be read. What happened to each file is in the result.
     pub async fn upload_tree(&self, local: &Path, remote: &RawPath, meter: &Meter<'_>) -> Result<Transferred> {
-        self.upload_tree_in(&Scope::default(), local, remote, meter).await
+        self.upload_tree_within(local, remote, &Scope::default(), &(), meter).await
     }
 
-    /// Like [`upload_tree`](Self::upload_tree), within a scope.
+    /// The same within a scope, which holds for each file and directory by itself: one that it forbids is among those that
+    /// failed, and the others arrive.
     ///
     /// # Errors
-    /// As for [`upload_tree`](Self::upload_tree).
-    pub async fn upload_tree_in(
+    /// When the directory can't be read. What happened to each file is in the result.
+    pub async fn upload_tree_within(
         &self,
-        scope: &Scope,
         local: &Path,
         remote: &RawPath,
+        scope: &Scope,
+        witness: &impl Witness,
         meter: &Meter<'_>,
     ) -> Result<Transferred> {
         let root = local.to_owned();
@@ -55,23 +96,32 @@ impl Sandbox {
             progress.total_bytes = Some(found.bytes);
         });
         let mut done = Transferred { skipped: found.skipped, ..Transferred::default() };
-        let mkdir = |path: RawPath| Mkdir { scope: scope.clone(), ..Mkdir::new(path) };
-        self.mkdir(&mkdir(remote.clone())).await?;
+        let made = |path: RawPath| {
+            let request = Mkdir { scope: scope.clone(), ..Mkdir::new(path) };
+            async move { self.mkdir(&request).await }
+        };
+        match made(remote.clone()).await {
+            // Something below it may be allowed all the same: each file is decided on by itself.
+            Err(error) if error.code() == Some(ErrorCode::PolicyDenied) && !found.files.is_empty() => {}
+            made => drop(made?),
+        }
         for dir in found.empty {
-            if let Err(error) = self.mkdir(&mkdir(join(remote, &raw(&dir)))).await {
+            if let Err(error) = made(join(remote, &raw(&dir))).await {
                 done.failed.push((dir.display().to_string(), error));
             }
         }
         let mut uploads = stream::iter(found.files)
             .map(|(below, mode)| async move {
                 let path = join(remote, &raw(&below));
-                let request = Write { mode: Some(mode), scope: scope.clone(), ..Write::new(path) };
-                let result = self.upload_file(&local.join(&below), &request, meter).await;
+                let request = Write { mode: Some(mode), scope: scope.clone(), ..Write::new(path.clone()) };
+                let file = local.join(&below);
+                let upload = async { Ok(self.upload_file(&file, &request, meter).await?.size) };
+                let result = witnessed(witness, &path, upload).await;
                 (below, result)
             })
             .buffer_unordered(AT_ONCE);
         while let Some((below, result)) = uploads.next().await {
-            done.count(below.display().to_string(), result.map(drop));
+            done.count(below.display().to_string(), result);
         }
         Ok(done)
     }
@@ -81,18 +131,19 @@ impl Sandbox {
     /// # Errors
     /// When the directory can't be read or the target not be made. What happened to each file is in the result.
     pub async fn download_tree(&self, remote: &RawPath, local: &Path, meter: &Meter<'_>) -> Result<Transferred> {
-        self.download_tree_in(&Scope::default(), remote, local, meter).await
+        self.download_tree_within(remote, local, &Scope::default(), &(), meter).await
     }
 
-    /// Like [`download_tree`](Self::download_tree), within a scope.
+    /// The same within a scope. What its rules forbid to read isn't named by the sandbox, and so isn't in the result.
     ///
     /// # Errors
-    /// As for [`download_tree`](Self::download_tree).
-    pub async fn download_tree_in(
+    /// When the directory can't be read or the target not be made. What happened to each file is in the result.
+    pub async fn download_tree_within(
         &self,
-        scope: &Scope,
         remote: &RawPath,
         local: &Path,
+        scope: &Scope,
+        witness: &impl Witness,
         meter: &Meter<'_>,
     ) -> Result<Transferred> {
         std::fs::create_dir_all(local).map_err(Error::local(local))?;
@@ -102,7 +153,8 @@ impl Sandbox {
         loop {
             let page = self.tree(&request).await?;
             let last = page.entries.last().map(|entry| entry.path.clone());
-            self.download_entries((scope, remote), &target, page.entries, &mut done, meter).await;
+            let source = Source { dir: remote, scope, witness };
+            self.download_entries(&source, &target, page.entries, &mut done, meter).await;
             match (page.partial, last) {
                 (Some(partial), Some(last)) if partial.limit_reached => request.after = Some(last),
                 (Some(partial), _) if partial.unreadable > 0 => {
@@ -114,9 +166,9 @@ impl Sandbox {
         }
     }
 
-    async fn download_entries(
+    async fn download_entries<W: Witness>(
         &self,
-        from: (&Scope, &RawPath),
+        source: &Source<'_, W>,
         target: &Dir,
         entries: Vec<TreeEntry>,
         done: &mut Transferred,
@@ -151,8 +203,10 @@ impl Sandbox {
         });
         let mut downloads = stream::iter(files)
             .map(|(entry, path)| async move {
-                let result = self.download_entry(from, target, &entry, &path, meter).await;
-                (entry.path.to_string(), result)
+                let remote = join(source.dir, &entry.path);
+                let request = Download { scope: source.scope.clone(), ..Download::new(remote.clone()) };
+                let download = self.download_entry(&request, target, entry.mode, &path, meter);
+                (entry.path.to_string(), witnessed(source.witness, &remote, download).await)
             })
             .buffer_unordered(AT_ONCE);
         while let Some((name, result)) = downloads.next().await {
@@ -162,27 +216,35 @@ impl Sandbox {
 
     async fn download_entry(
         &self,
-        (scope, remote): (&Scope, &RawPath),
+        request: &Download,
         target: &Dir,
-        entry: &TreeEntry,
+        mode: u32,
         path: &Path,
         meter: &Meter<'_>,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true);
+        #[cfg(not(unix))]
+        let _ = mode;
         #[cfg(unix)]
         {
             use cap_std::fs::OpenOptionsExt;
             // No set-user-id bits come out of a sandbox.
-            options.mode(entry.mode & 0o777);
+            options.mode(mode & 0o777);
         }
         if let Some(parent) = path.parent() {
             target.create_dir_with_parents(parent).map_err(Error::local(parent))?;
         }
         let file = target.open_with(path, &options).map_err(Error::local(path))?.into_std();
-        let request = Download { scope: scope.clone(), ..Download::new(join(remote, &entry.path)) };
-        self.download_into(&request, file, meter).await.map(drop)
+        Ok(self.download_into(request, file, meter).await?.length)
     }
+}
+
+/// A directory of the sandbox that is being fetched.
+struct Source<'a, W> {
+    dir: &'a RawPath,
+    scope: &'a Scope,
+    witness: &'a W,
 }
 
 impl Transferred {

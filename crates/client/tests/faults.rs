@@ -386,6 +386,55 @@ async fn on_tcp_a_token_is_wanted() {
     assert_eq!(daemon.sandbox().run("echo by socket").await.unwrap().text(), "by socket\n");
 }
 
+/// A channel whose connections end when told to, and that has little patience.
+#[derive(Debug, Clone)]
+struct Severable(PathBuf, Arc<std::sync::Mutex<Vec<tokio::task::JoinHandle<()>>>>);
+
+impl Severable {
+    fn sever(&self) {
+        self.1.lock().unwrap().drain(..).for_each(|open| open.abort());
+    }
+}
+
+impl Channel for Severable {
+    fn open(&self) -> Opening<'_> {
+        Box::pin(async {
+            let mut inner = UnixChannel::new(&self.0).open().await?;
+            let (ours, mut theirs) = tokio::io::duplex(64 << 10);
+            let open = tokio::spawn(async move {
+                let _ = tokio::io::copy_bidirectional(&mut inner, &mut theirs).await;
+            });
+            self.1.lock().unwrap().push(open);
+            Ok(Box::new(ours) as Box<dyn ByteStream>)
+        })
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::from_millis(300)
+    }
+}
+
+/// Time in which a command simply ran was once counted as time of trying to connect: whoever lost the connection after
+/// half a minute was told that the sandbox is unreachable, and the command was killed.
+#[tokio::test]
+async fn a_connection_may_break_however_long_a_command_has_run() {
+    let daemon = Daemon::start();
+    let channel = Severable(daemon.socket(), Arc::default());
+    let sandbox = Sandbox::new(channel.clone());
+    let cuts = tokio::spawn(async move {
+        for _ in 0..3 {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            channel.sever();
+        }
+    });
+    let mut exec = sandbox.spawn("sleep 2; echo streamed").await.unwrap();
+    let (output, event) = tokio::join!(sandbox.run("echo x >> ran; sleep 2; echo done"), exec.next());
+    cuts.await.unwrap();
+    assert_eq!(output.unwrap().text(), "done\n");
+    assert!(matches!(event.unwrap(), Some(Event::Output(_, data)) if data == "streamed\n"));
+    assert_eq!(std::fs::read_to_string(daemon.work().join("ran")).unwrap(), "x\n");
+}
+
 #[tokio::test]
 async fn nothing_answers_soon_when_the_sandbox_is_gone() {
     let mut daemon = Daemon::start();

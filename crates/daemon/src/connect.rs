@@ -7,6 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use podbay_proto::session::GREETING;
 use rustix::fs::FlockOperation;
@@ -16,6 +17,10 @@ use crate::sys;
 
 /// Held while a daemon is being started, so that of ten callers one starts it and nine wait.
 const START_LOCK: &str = "start.lock";
+
+/// How long what is still to be printed may take once the input has ended: whoever has ended it may be gone, and then nobody
+/// reads what is printed either.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// Connects and copies until either side is done.
 ///
@@ -76,6 +81,8 @@ fn bridge(socket: &UnixStream) -> io::Result<()> {
     std::thread::spawn(move || {
         let _ = copy(&mut io::stdin().lock(), &mut &up);
         let _ = up.shutdown(Shutdown::Write);
+        std::thread::sleep(LAST_WORDS);
+        std::process::exit(0);
     });
     let down = copy(&mut &*socket, &mut io::stdout().lock());
     // The daemon's end is the end; input that nobody will read keeps nobody waiting.

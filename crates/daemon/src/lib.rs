@@ -3,6 +3,7 @@
 //! [`serve`] answers operations on byte streams, [`connect`] bridges a pair of descriptors to the running daemon,
 //! [`shim`] looks after one command, [`supervise`] after one local sandbox.
 
+pub mod complaint;
 pub mod connect;
 pub mod exec;
 pub mod serve;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use podbayd::complaint::complain;
 use podbayd::{connect, exec, serve, supervise, sys};
 
 const HELP: &str = "\
@@ -26,7 +27,7 @@ fn main() -> ExitCode {
     match Arguments::read(std::env::args_os().skip(1)).and_then(run) {
         Ok(code) => code,
         Err(message) => {
-            eprintln!("podbayd: {message}");
+            complain(message);
             ExitCode::from(2)
         }
     }
@@ -43,6 +44,7 @@ struct Arguments {
     ttl: Option<Duration>,
     idle_ttl: Option<Duration>,
     dir: Option<PathBuf>,
+    cell: Option<String>,
     allow_anyone: bool,
 }
 
@@ -64,6 +66,7 @@ impl Arguments {
                 "--state" => arguments.state = Some(value.into()),
                 "--workdir" => arguments.workdir = Some(value.into()),
                 "--dir" => arguments.dir = Some(value.into()),
+                "--cell" => arguments.cell = Some(text(value)?),
                 "--ttl" => arguments.ttl = Some(Duration::from_secs(seconds(&flag, text(value)?)?)),
                 "--idle-ttl" => arguments.idle_ttl = Some(Duration::from_secs(seconds(&flag, text(value)?)?)),
                 "--socket-fd" => arguments.socket = Some(number(value)?),
@@ -101,7 +104,13 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
         // Not for people: a daemon whose zygote was killed starts another, with the socket as standard input.
         "zygote" => {
             let socket = inherited(0)?;
-            Ok(ExitCode::from(exec::zygote::main(socket) as u8))
+            let cell: Option<podbay_jail::Cell> = arguments
+                .cell
+                .map(|json| serde_json::from_str(&json))
+                .transpose()
+                .map_err(|error| error.to_string())?;
+            let bars = cell.map(|cell| cell.prepare()).transpose().map_err(|error| error.to_string())?;
+            Ok(ExitCode::from(exec::zygote::main(socket, bars) as u8))
         }
         "--version" => {
             println!("podbayd {} (protocol {})", env!("CARGO_PKG_VERSION"), podbay_proto::VERSION);
@@ -143,5 +152,6 @@ fn serve_options(arguments: &Arguments) -> Result<serve::Options, String> {
         ttl: arguments.ttl,
         idle_ttl: arguments.idle_ttl,
         ready: arguments.ready.map(inherited).transpose()?,
+        ..serve::Options::default()
     })
 }

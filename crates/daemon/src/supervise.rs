@@ -8,14 +8,16 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use podbay_jail::supervision::{self, CONTROL, Identity, Report, SPEC, STARTED, Spec, Started};
-use podbay_jail::{Isolation, Jailed, STATE, WORKSPACE};
+use podbay_jail::{Cell, Failure, Isolation, Jail, JailError, Jailed, STATE, WORKSPACE};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
+use crate::complaint::complain;
 use crate::serve;
 use crate::sys::{self, Fork};
 
@@ -33,8 +35,14 @@ pub fn run(dir: &Path) -> io::Result<()> {
         return Ok(());
     }
     rustix::process::setsid()?;
+    let alive = supervision::hold(dir)?;
     let begun = Instant::now();
-    let made = UnixListener::bind(dir.join(CONTROL))
+    let control = dir.join(CONTROL);
+    let made = UnixListener::bind(&control)
+        .and_then(|listener| {
+            fs::set_permissions(&control, fs::Permissions::from_mode(0o600))?;
+            Ok(listener)
+        })
         .map_err(|error| format!("the supervisor's socket can't be made: {error}"))
         .and_then(|control| start(dir, &listener).map(|(spec, jailed)| (control, spec, jailed)));
     let (control, spec, jailed) = match made {
@@ -56,14 +64,14 @@ pub fn run(dir: &Path) -> io::Result<()> {
         }
         // The creator has died in the middle of creating, or nothing can be written: nobody has this sandbox.
         Err(error) => {
-            eprintln!("podbayd: nobody could be told of the sandbox: {error}");
+            complain(format_args!("nobody could be told of the sandbox: {error}"));
             None
         }
     };
     sandbox.end();
     // Whoever asked, here or in the queue, hears of the end by the end of the connection: the kernel closes it, after
     // everything else of this process is gone.
-    std::mem::forget((asked, control, leash));
+    std::mem::forget((asked, control, leash, alive));
     Ok(())
 }
 
@@ -76,22 +84,17 @@ fn say(leash: &mut UnixStream, report: &Report) -> io::Result<()> {
 fn start(dir: &Path, listener: &OwnedFd) -> Result<(Spec, Jailed), String> {
     let path = dir.join(SPEC);
     let json = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let spec: Spec = serde_json::from_slice(&json).map_err(|error| format!("{}: {error}", path.display()))?;
-    // Its filter leaves no sockets, and podbayd and its shims speak to each other by them.
-    if spec.jail.isolation == Isolation::Landlock {
-        return Err(
-            "isolation 'landlock' can't carry a sandbox yet; use 'namespaces', and where this machine refuses them \
-                    'podbay doctor' says how to get them"
-                .to_owned(),
-        );
-    }
-    let options = serve::Options {
+    let mut spec: Spec = serde_json::from_slice(&json).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut options = serve::Options {
         state: STATE.into(),
         workdir: Some(WORKSPACE.into()),
         ttl: spec.ttl_ms.map(Duration::from_millis),
         idle_ttl: spec.idle_ttl_ms.map(Duration::from_millis),
         ..serve::Options::default()
     };
+    if spec.jail.isolation == Isolation::Landlock {
+        without_namespaces(dir, &mut spec.jail, &mut options).map_err(|error| error.to_string())?;
+    }
     let socket = listener.as_fd();
     let jailed = podbay_jail::spawn(&spec.jail, &[socket], move || {
         let served = socket.try_clone_to_owned().and_then(|socket| {
@@ -102,6 +105,19 @@ fn start(dir: &Path, listener: &OwnedFd) -> Result<(Spec, Jailed), String> {
     })
     .map_err(|error| error.to_string())?;
     Ok((spec, jailed))
+}
+
+/// Paths are the host's there, and commands are confined more than podbayd.
+fn without_namespaces(dir: &Path, jail: &mut Jail, options: &mut serve::Options) -> Result<(), JailError> {
+    podbay_jail::furnish(dir, jail)?;
+    // Should the sandbox's guardian be killed, what it guarded becomes ours to end.
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(|error| JailError::from(Failure::new("become a subreaper", error)))?;
+    options.state = jail.state.clone().unwrap_or_default();
+    options.workdir = jail.workspace.clone();
+    options.cell = Some(Cell::of(jail)?);
+    options.elsewhere = jail.workspace.iter().map(|place| (WORKSPACE.into(), place.clone())).collect();
+    Ok(())
 }
 
 struct Supervised {
@@ -122,7 +138,8 @@ impl Supervised {
             limits: self.jailed.limits().to_vec(),
         };
         let temporary = self.dir.join("started.new");
-        fs::write(&temporary, serde_json::to_vec(&started)?)?;
+        let file = fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(&temporary);
+        file?.write_all(&serde_json::to_vec(&started)?)?;
         fs::rename(temporary, self.dir.join(STARTED))?;
         Ok(started)
     }
@@ -147,7 +164,7 @@ impl Supervised {
                 Ok(_) => {}
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(error) => {
-                    eprintln!("podbayd: the supervisor can't wait: {error}");
+                    complain(format_args!("the supervisor can't wait: {error}"));
                     return None;
                 }
             }
@@ -169,8 +186,13 @@ impl Supervised {
     }
 
     fn end(&mut self) {
-        if let Err(error) = self.jailed.cleanup() {
-            eprintln!("podbayd: the sandbox in {} didn't end cleanly: {error}", self.dir.display());
+        let ended = self.jailed.kill().and_then(|()| self.jailed.wait()).and_then(|_| {
+            // Only a guardian that was killed leaves any.
+            podbay_jail::end_descendants();
+            self.jailed.cleanup()
+        });
+        if let Err(error) = ended {
+            complain(format_args!("the sandbox in {} didn't end cleanly: {error}", self.dir.display()));
         }
         remove(&self.dir, self.identity);
     }
@@ -178,6 +200,6 @@ impl Supervised {
 
 fn remove(dir: &Path, identity: Identity) {
     if let Err(error) = supervision::retire(dir, identity) {
-        eprintln!("podbayd: {} can't be removed: {error}", dir.display());
+        complain(format_args!("{} can't be removed: {error}", dir.display()));
     }
 }

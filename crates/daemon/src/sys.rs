@@ -108,6 +108,16 @@ pub fn child_signals() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Makes writing to a pipe that nobody reads, or to a file that has reached its limit, an error instead of this process's
+/// end. For pipes Rust's runtime does so at a program's start, and the jail undoes it.
+pub fn survive_failed_writes() {
+    // SAFETY: ignoring a signal takes plain numbers.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
+}
+
 /// Gives a new program the signals it expects: none blocked, none ignored. For `pre_exec`: it only makes system calls.
 pub fn reset_signals() {
     // SAFETY: an all-zero set is valid; the calls take it or plain numbers, and are allowed between fork and exec.

@@ -23,8 +23,12 @@ mod veil;
 mod view;
 mod walk;
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use podbay_proto::RawPath;
+use rules::{Names, absolute, names};
 
 pub use budget::Cancel;
 pub use content::Content;
@@ -37,8 +41,23 @@ pub struct Settings {
     pub workdir: PathBuf,
     /// Directories that listings and searches leave out, and that can't be deleted or moved: the daemon's own.
     pub hidden: Vec<PathBuf>,
-    /// Absolute prefixes that really live elsewhere: the first path stands for the second. Not used with a root.
+    /// Absolute prefixes that really live elsewhere: the first path stands for the second. Virtual paths mean what they
+    /// mean.
     pub reroots: Vec<(PathBuf, PathBuf)>,
+}
+
+impl Settings {
+    /// Where a path really leads that begins with a prefix which lives elsewhere.
+    fn reroot(&self, path: &[Vec<u8>]) -> Option<Names> {
+        self.reroots.iter().find_map(|(prefix, target)| {
+            let rest = path.strip_prefix(&names(prefix.as_os_str().as_bytes())[..])?;
+            let target = names(target.as_os_str().as_bytes());
+            // What climbs out again means what it always meant, and a real path means itself: the place may lie below
+            // the very prefix that stands for it.
+            let other = !rest.iter().any(|name| name == b"..") && !path.starts_with(&target);
+            other.then(|| [target, rest.to_vec()].concat())
+        })
+    }
 }
 
 impl Default for Settings {
@@ -65,6 +84,13 @@ impl Files {
     /// File operations with these settings.
     pub fn new(settings: Settings) -> Self {
         Self { shared: Arc::new(Shared { settings, stripes: std::array::from_fn(|_| Mutex::new(())) }) }
+    }
+
+    /// Where an absolute path really leads.
+    pub fn rerooted(&self, path: RawPath) -> RawPath {
+        let bytes = path.as_bytes();
+        let elsewhere = bytes.starts_with(b"/").then(|| self.shared.settings.reroot(&names(bytes))).flatten();
+        elsewhere.map_or(path, |names| absolute(&names).into())
     }
 
     /// Waits until nobody else in this process replaces the file that `key` stands for.

@@ -70,12 +70,14 @@ impl Files {
 
 impl<'a> View<'a> {
     fn new(settings: &'a Settings, scope: &Scope) -> Result<Self> {
+        let rerooted = |names: Names| settings.reroot(&names).unwrap_or(names);
         let workdir = scope.workdir.as_ref().map(absolute_names).transpose()?;
+        let workdir = if scope.virtual_paths { workdir } else { workdir.map(rerooted) };
         let default = || names(settings.workdir.as_os_str().as_bytes());
         let mut root = None;
         let base;
         if let Some(path) = &scope.root {
-            let names = absolute_names(path)?;
+            let names = rerooted(absolute_names(path)?);
             let dir = open_plain(&absolute(&names)).map_err(|error| fault(path, error))?;
             base = match scope.virtual_paths {
                 true => workdir.unwrap_or_default(),
@@ -116,13 +118,16 @@ impl<'a> View<'a> {
             }
             Ok(match (&self.root, &real_root) {
                 (Some(root), Some(real)) => {
+                    if !self.is_virtual {
+                        names = self.settings.reroot(&names).unwrap_or(names);
+                    }
                     let below = if self.is_virtual { Some(&names[..]) } else { names.strip_prefix(&root.names[..]) };
                     let in_root = below.map(|below| [real, below].concat());
                     // A prefix around the root covers all of it.
                     let around = (!self.is_virtual && root.names.starts_with(&names)).then(|| real.clone());
                     in_root.or(around).into_iter().collect()
                 }
-                _ => self.reroot(&names).into_iter().chain([names]).collect(),
+                _ => self.settings.reroot(&names).into_iter().chain([names]).collect(),
             })
         };
         for prefix in &scope.allow_prefixes {
@@ -143,16 +148,6 @@ impl<'a> View<'a> {
             }
         }
         Ok(rules)
-    }
-
-    /// The directory that stands for an artefact's path, if there is one.
-    fn reroot(&self, path: &[Vec<u8>]) -> Option<Names> {
-        self.settings.reroots.iter().find_map(|(prefix, target)| {
-            let rest = path.strip_prefix(&names(prefix.as_os_str().as_bytes())[..])?;
-            // What climbs out again means what it always meant.
-            let stays = !rest.iter().any(|name| name == b"..");
-            stays.then(|| [names(target.as_os_str().as_bytes()), rest.to_vec()].concat())
-        })
     }
 
     /// The path where a search starts when the request doesn't say.
@@ -180,7 +175,7 @@ impl<'a> View<'a> {
         }
         match &self.root {
             None => {
-                let full = self.reroot(&full).unwrap_or(full);
+                let full = self.settings.reroot(&full).unwrap_or(full);
                 let shown = absolute(&full).into();
                 Ok((full, shown))
             }
@@ -189,6 +184,7 @@ impl<'a> View<'a> {
                 Ok((full, shown))
             }
             Some(root) => {
+                let full = self.settings.reroot(&full).unwrap_or(full);
                 let shown = absolute(&full).into();
                 match full.strip_prefix(&root.names[..]) {
                     Some(below) => Ok((below.to_vec(), shown)),

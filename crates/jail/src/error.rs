@@ -68,7 +68,8 @@ impl fmt::Display for Failure {
 const SEPARATOR: char = '\u{1f}';
 
 impl Failure {
-    pub(crate) fn new(step: impl Into<String>, error: impl Into<io::Error>) -> Self {
+    /// A step that failed with this error.
+    pub fn new(step: impl Into<String>, error: impl Into<io::Error>) -> Self {
         let error = error.into();
         let (errno, fix) = match error.raw_os_error() {
             Some(errno) => (errno, None),

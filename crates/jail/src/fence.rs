@@ -1,14 +1,15 @@
 //! Landlock: the second wall behind the mounts, and the only one where there are no namespaces.
 
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetStatus, Scope,
+    RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 
 use crate::error::{Failure, Step};
+use crate::{etc, source};
 
 /// The newest ABI whose rights are asked for; older kernels enforce the part that they know.
 const KNOWN: ABI = ABI::V6;
@@ -39,7 +40,7 @@ pub(crate) fn around(writable: &[PathBuf]) -> Result<RulesetStatus, Failure> {
             .scope(Scope::AbstractUnixSocket | Scope::Signal)?
             .create()?;
         let places = writable.iter().map(|place| (place.as_path(), write));
-        let fixed = ["/dev", "/proc"].map(|place| (std::path::Path::new(place), devices));
+        let fixed = ["/dev", "/proc"].map(|place| (Path::new(place), devices));
         for (place, access) in places.chain(fixed) {
             rules = rules.add_rule(PathBeneath::new(PathFd::new(place)?, fitting(place, access)))?;
         }
@@ -49,7 +50,7 @@ pub(crate) fn around(writable: &[PathBuf]) -> Result<RulesetStatus, Failure> {
 }
 
 /// A rule on a single file may not speak of directories.
-fn fitting(place: &std::path::Path, access: BitFlags<AccessFs>) -> BitFlags<AccessFs> {
+fn fitting(place: &Path, access: BitFlags<AccessFs>) -> BitFlags<AccessFs> {
     match place.is_dir() {
         true => access,
         false => access & AccessFs::from_file(KNOWN),
@@ -59,42 +60,93 @@ fn fitting(place: &std::path::Path, access: BitFlags<AccessFs>) -> BitFlags<Acce
 /// What a jail without namespaces may open.
 pub(crate) struct Openable {
     /// Programs, libraries and settings; what is missing on this host is left out.
-    pub(crate) readable: Vec<PathBuf>,
+    readable: Vec<PathBuf>,
     /// Single device files.
-    pub(crate) devices: Vec<PathBuf>,
+    devices: Vec<PathBuf>,
     /// What the caller gave, opened through no link, and whether it can be written.
     pub(crate) given: Vec<(OwnedFd, bool)>,
+    /// Files of processes can be written: podbayd sets which process goes first when memory runs out.
+    pub(crate) processes: bool,
+    /// TCP ports can be bound and connected to.
+    network: bool,
 }
+
+/// Settings beside [`etc::TAKEN`] that are ours in a namespace and the host's here.
+const SETTINGS: [&str; 6] = ["passwd", "group", "hosts", "hostname", "nsswitch.conf", "host.conf"];
+
+impl Openable {
+    /// The host's programs and what they need.
+    pub(crate) fn system(network: bool) -> Self {
+        let resolver = network.then_some("resolv.conf");
+        let etc = etc::TAKEN.iter().chain(&SETTINGS).copied().chain(resolver);
+        let etc = etc.map(|name| Path::new("/etc").join(name));
+        let programs = source::PROGRAMS.iter().map(|name| Path::new("/").join(name));
+        let devices = source::DEVICES.iter().filter(|(name, ..)| *name != "tty");
+        Self {
+            readable: programs.chain(etc).chain([PathBuf::from("/proc")]).collect(),
+            devices: devices.map(|(name, ..)| Path::new("/dev").join(name)).collect(),
+            given: Vec::new(),
+            processes: false,
+            network,
+        }
+    }
+}
+
+type Refused = Box<dyn std::error::Error + Send + Sync>;
 
 /// Landlock as the only wall: nothing can be opened but this, and the kernel must enforce all of it.
 pub(crate) fn alone(openable: &Openable) -> Result<(), Failure> {
-    let read = AccessFs::from_read(KNOWN);
-    let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;
-    let restricted = || -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        let mut rules = Ruleset::default()
-            .set_compatibility(CompatLevel::HardRequirement)
-            .handle_access(AccessFs::from_all(KNOWN))?
-            .handle_access(AccessNet::from_all(KNOWN))?
-            .scope(Scope::AbstractUnixSocket | Scope::Signal)?
-            .create()?;
-        let read_only = openable.readable.iter().map(|place| (place, read));
-        let devices = openable.devices.iter().map(|place| (place, device));
-        for (place, access) in read_only.chain(devices).filter(|(place, _)| place.exists()) {
-            rules = rules.add_rule(PathBeneath::new(PathFd::new(place)?, fitting(place, access)))?;
-        }
-        for (fd, writable) in &openable.given {
-            let stat = rustix::fs::fstat(fd)?;
-            let mut access = if *writable { AccessFs::from_all(KNOWN) } else { read };
-            if !rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir() {
-                access &= AccessFs::from_file(KNOWN);
-            }
-            rules = rules.add_rule(PathBeneath::new(fd, access))?;
-        }
-        let status = rules.restrict_self()?.ruleset;
-        match status {
+    apply(|| rules(openable, &[Scope::AbstractUnixSocket, Scope::Signal]))
+}
+
+/// The same rules without the scopes, in a descriptor, to be applied between fork and exec.
+pub(crate) fn unapplied(openable: &Openable) -> Result<OwnedFd, Failure> {
+    let made = || -> Result<OwnedFd, Refused> {
+        Option::<OwnedFd>::from(rules(openable, &[])?).ok_or_else(|| "the kernel has no Landlock".into())
+    };
+    made().map_err(std::io::Error::other).step(|| "prepare Landlock".into())
+}
+
+/// Nothing but the wall around signals.
+pub(crate) fn signals() -> Result<(), Failure> {
+    apply(|| Ok(Ruleset::default().set_compatibility(CompatLevel::HardRequirement).scope(Scope::Signal)?.create()?))
+}
+
+fn apply(rules: impl FnOnce() -> Result<RulesetCreated, Refused>) -> Result<(), Failure> {
+    let applied = || -> Result<(), Refused> {
+        match rules()?.restrict_self()?.ruleset {
             RulesetStatus::FullyEnforced => Ok(()),
             other => Err(format!("only {other:?}").into()),
         }
     };
-    restricted().map_err(std::io::Error::other).step(|| "apply Landlock".into())
+    applied().map_err(std::io::Error::other).step(|| "apply Landlock".into())
+}
+
+fn rules(openable: &Openable, scopes: &[Scope]) -> Result<RulesetCreated, Refused> {
+    let read = AccessFs::from_read(KNOWN);
+    let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;
+    let mut rules =
+        Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(AccessFs::from_all(KNOWN))?;
+    if !openable.network {
+        rules = rules.handle_access(AccessNet::from_all(KNOWN))?;
+    }
+    for scope in scopes {
+        rules = rules.scope(*scope)?;
+    }
+    let mut rules = rules.create()?;
+    let read_only = openable.readable.iter().map(|place| (place.as_path(), read));
+    let devices = openable.devices.iter().map(|place| (place.as_path(), device));
+    let processes = openable.processes.then_some((Path::new("/proc"), AccessFs::WriteFile.into()));
+    for (place, access) in read_only.chain(devices).chain(processes).filter(|(place, _)| place.exists()) {
+        rules = rules.add_rule(PathBeneath::new(PathFd::new(place)?, fitting(place, access)))?;
+    }
+    for (fd, writable) in &openable.given {
+        let stat = rustix::fs::fstat(fd)?;
+        let mut access = if *writable { AccessFs::from_all(KNOWN) } else { read };
+        if !rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir() {
+            access &= AccessFs::from_file(KNOWN);
+        }
+        rules = rules.add_rule(PathBeneath::new(fd, access))?;
+    }
+    Ok(rules)
 }

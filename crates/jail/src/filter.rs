@@ -120,9 +120,21 @@ const OPEN_TREE_ATTR: libc::c_long = 467;
 pub(crate) enum Beside {
     /// Namespaces: UNIX, IPv4 and IPv6 sockets and route lookups can be made.
     Namespaces,
-    /// Landlock alone: no socket can be made (`socketpair` and kept ones work), nor anything else that
-    /// reaches the host past it.
-    Landlock,
+    /// Landlock alone: nothing that reaches the host past it.
+    Landlock(Alone),
+}
+
+/// What may be done beside Landlock alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Alone {
+    /// UNIX stream sockets can be made: podbayd and its shims speak by them. Landlock doesn't keep anybody from
+    /// connecting to the host's, so commands can't have them.
+    pub(crate) unix: bool,
+    /// IPv4 and IPv6 sockets and route lookups can be made.
+    pub(crate) network: bool,
+    /// The user has no file on this host but the sandbox's own, so that modes and times of others are out of its
+    /// reach without our help.
+    pub(crate) owns_nothing: bool,
 }
 
 /// Compiles the filter for this architecture.
@@ -134,10 +146,12 @@ pub(crate) fn compile(beside: Beside) -> Result<BpfProgram, Failure> {
         personality(&mut rules)?;
         set_id_bits(&mut rules)?;
         match beside {
-            Beside::Namespaces => sockets(&mut rules)?,
-            Beside::Landlock => past_landlock(&mut rules)?,
+            Beside::Namespaces => {
+                sockets(&mut rules, &[UNIX, INET, INET6, NETLINK])?;
+                rules.insert(libc::SYS_socketpair, vec![rule(&[(0, Op::Ne, UNIX)])?]);
+            }
+            Beside::Landlock(alone) => past_landlock(&mut rules, alone)?,
         }
-        rules.insert(libc::SYS_socketpair, vec![rule(&[(0, Op::Ne, libc::AF_UNIX as u64)])?]);
         let denied: BpfProgram =
             SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32), ARCH)?
                 .try_into()?;
@@ -231,14 +245,19 @@ fn set_id_bits(rules: &mut Rules) -> Built<()> {
     Ok(())
 }
 
-fn sockets(rules: &mut Rules) -> Built<()> {
-    const UNIX: u64 = libc::AF_UNIX as u64;
-    const INET: u64 = libc::AF_INET as u64;
-    const INET6: u64 = libc::AF_INET6 as u64;
-    const NETLINK: u64 = libc::AF_NETLINK as u64;
-    const KIND: u64 = 0xf;
+const UNIX: u64 = libc::AF_UNIX as u64;
+const INET: u64 = libc::AF_INET as u64;
+const INET6: u64 = libc::AF_INET6 as u64;
+const NETLINK: u64 = libc::AF_NETLINK as u64;
+
+/// The part of a socket's type that isn't flags.
+const KIND: u64 = 0xf;
+
+/// Sockets of these families only, and of them the harmless kinds.
+fn sockets(rules: &mut Rules, families: &[u64]) -> Built<()> {
+    let others: Vec<_> = families.iter().map(|family| (0, Op::Ne, *family)).collect();
     let mut denied = vec![
-        rule(&[UNIX, INET, INET6, NETLINK].map(|family| (0, Op::Ne, family)))?,
+        rule(&others)?,
         // Addresses and routes are asked for by getaddrinfo; no other netlink protocol.
         rule(&[(0, Op::Eq, NETLINK), (2, Op::Ne, libc::NETLINK_ROUTE as u64)])?,
         rule(&[(0, Op::Ne, NETLINK), (1, Op::MaskedEq(KIND), libc::SOCK_RAW as u64)])?,
@@ -264,13 +283,9 @@ fn sockets(rules: &mut Rules) -> Built<()> {
 /// The obsolete way to a packet socket, through any family.
 const SOCK_PACKET: u64 = 10;
 
-/// What Landlock doesn't cover: the metadata of files by path, the host's System V and POSIX objects,
-/// the priorities and limits of other processes. `fchmod` and its like work on what could be opened.
+/// What Landlock doesn't cover: extended attributes by path, the host's System V and POSIX objects, the priorities of
+/// other processes.
 const PAST_LANDLOCK: &[libc::c_long] = &[
-    libc::SYS_socket,
-    libc::SYS_fchmodat,
-    452, // fchmodat2
-    libc::SYS_fchownat,
     libc::SYS_setxattr,
     libc::SYS_lsetxattr,
     libc::SYS_removexattr,
@@ -294,6 +309,13 @@ const PAST_LANDLOCK: &[libc::c_long] = &[
     libc::SYS_setpriority,
     libc::SYS_ioprio_set,
     libc::SYS_process_mrelease,
+];
+
+/// Modes, owners and times by path. `fchmod` and its like work on what could be opened.
+const METADATA: &[libc::c_long] = &[
+    libc::SYS_fchmodat,
+    452, // fchmodat2
+    libc::SYS_fchownat,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_chmod,
     #[cfg(target_arch = "x86_64")]
@@ -308,11 +330,18 @@ const PAST_LANDLOCK: &[libc::c_long] = &[
     libc::SYS_futimesat,
 ];
 
-fn past_landlock(rules: &mut Rules) -> Built<()> {
+/// What nobody needs who can't make a socket.
+const OF_SOCKETS: &[libc::c_long] =
+    &[libc::SYS_bind, libc::SYS_connect, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4];
+
+fn past_landlock(rules: &mut Rules, alone: Alone) -> Built<()> {
     rules.extend(PAST_LANDLOCK.iter().map(|call| (*call, Vec::new())));
-    // With a path; without one it works on a descriptor.
-    let path = SeccompCondition::new(1, Len::Qword, Op::Ne, 0)?;
-    rules.insert(libc::SYS_utimensat, vec![SeccompRule::new(vec![path])?]);
+    if !alone.owns_nothing {
+        rules.extend(METADATA.iter().map(|call| (*call, Vec::new())));
+        // With a path; without one it works on a descriptor.
+        let path = SeccompCondition::new(1, Len::Qword, Op::Ne, 0)?;
+        rules.insert(libc::SYS_utimensat, vec![SeccompRule::new(vec![path])?]);
+    }
     // Of other processes; 0 is oneself.
     let others = [
         libc::SYS_prlimit64,
@@ -323,6 +352,34 @@ fn past_landlock(rules: &mut Rules) -> Built<()> {
     ];
     for call in others {
         rules.insert(call, vec![rule(&[(0, Op::Ne, 0)])?]);
+    }
+    let mut families = Vec::new();
+    if alone.unix {
+        families.push(UNIX);
+    }
+    if alone.network {
+        families.extend([INET, INET6, NETLINK]);
+    }
+    if families.is_empty() {
+        rules.extend(OF_SOCKETS.iter().map(|call| (*call, Vec::new())));
+        rules.insert(libc::SYS_socket, Vec::new());
+    } else {
+        sockets(rules, &families)?;
+    }
+    // A pair that is connected for good can be had: interpreters wake their event loops by it. One of datagram sockets
+    // can't: each end can send to any address, the host's log and bus among them.
+    let datagrams = [libc::SOCK_DGRAM, libc::SOCK_RAW, libc::SOCK_RDM].map(|kind| kind as u64);
+    let unix_datagrams = || {
+        let denied = datagrams.map(|kind| rule(&[(0, Op::Eq, UNIX), (1, Op::MaskedEq(KIND), kind)]));
+        denied.into_iter().collect::<Built<Vec<_>>>()
+    };
+    let mut pairs = unix_datagrams()?;
+    pairs.push(rule(&[(0, Op::Ne, UNIX)])?);
+    rules.insert(libc::SYS_socketpair, pairs);
+    if alone.unix
+        && let Some(denied) = rules.get_mut(&libc::SYS_socket)
+    {
+        denied.extend(unix_datagrams()?);
     }
     Ok(())
 }

@@ -7,38 +7,38 @@
 
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use rustix::fs::Mode;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 
 use crate::error::{Failure, JailError, Step};
 use crate::fence::{self, Openable};
-use crate::filter::{self, Beside};
-use crate::jail::Jail;
+use crate::filter::{self, Alone, Beside};
+use crate::ids::Who;
+use crate::jail::{Jail, Network};
 use crate::jailed::Jailed;
 use crate::spawn::{await_go, check_maker, descriptors, handshake, introduce, run, settle};
 use crate::sys::{self, Cloned};
-use crate::{etc, limits, privileges, source};
-
-/// Settings beside [`etc::TAKEN`] that are ours in a namespace and the host's here.
-const SETTINGS: [&str; 6] = ["passwd", "group", "hosts", "hostname", "nsswitch.conf", "host.conf"];
+use crate::{limits, privileges, source};
 
 /// As [`spawn`](crate::spawn), for [`Isolation::Landlock`](crate::Isolation::Landlock).
 pub(crate) fn spawn(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> i32) -> Result<Jailed, JailError> {
-    let unsupported = |why: String, fix: &str| {
-        Err(JailError::Unsupported { what: "isolation: landlock".into(), why, fix: fix.into() })
-    };
-    if rustix::process::geteuid().is_root() {
-        let why = "the sandbox would be root on the host, which Landlock does not hold".to_owned();
-        return unsupported(why, "run as an ordinary user, or use isolation: namespaces");
-    }
     if fence::abi() < fence::SCOPED {
-        let why = format!("this kernel's Landlock has ABI {}, {} is needed", fence::abi(), fence::SCOPED);
-        return unsupported(why, "use Linux 6.12 or newer with `landlock` among its `lsm=`");
+        return Err(JailError::Unsupported {
+            what: "isolation: landlock".into(),
+            why: format!("this kernel's Landlock has ABI {}, {} is needed", fence::abi(), fence::SCOPED),
+            fix: "use Linux 6.12 or newer with `landlock` among its `lsm=`".into(),
+        });
     }
-    let program = filter::compile(Beside::Landlock)?;
+    let Some(workspace) = &jail.workspace else {
+        let reason = "is missing: without namespaces there is no temporary one, so name a directory";
+        return Err(JailError::invalid("workspace", "", reason));
+    };
+    let who = Who::of(jail)?;
+    let alone = Alone { unix: true, network: jail.network != Network::None, owns_nothing: who.owns_nothing };
+    let program = filter::compile(Beside::Landlock(alone))?;
     let openable = openable(jail)?;
     let (ours, theirs) = handshake()?;
     // SAFETY: the caller promises one thread; the child ends in `guard` and never returns here.
@@ -52,33 +52,31 @@ pub(crate) fn spawn(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> 
             kept.dedup();
             let guardian = rustix::process::getpid();
             guard(&theirs, || {
-                let confine = || confine(jail, &openable, &program, guardian, &kept);
+                let confine = || confine(jail, workspace, &who, &openable, &program, guardian, &kept);
                 run(&theirs, confine, inside)
             })
         }
     };
     drop(theirs);
     let (cgroup, limits) = limits::arrange(jail);
-    let host_uid = rustix::process::geteuid().as_raw();
-    let jailed = Jailed { pid, pidfd, cgroup, limits, host_uid, exit: None, end_by: Signal::TERM };
+    let jailed = Jailed { pid, pidfd, cgroup, limits, host_uid: who.uid, exit: None, end_by: Signal::TERM };
     let introduced = introduce(&jailed, &ours);
     settle(jailed, introduced)
 }
 
 fn openable(jail: &Jail) -> Result<Openable, Failure> {
-    let etc = etc::TAKEN.iter().chain(&SETTINGS).map(|name| Path::new("/etc").join(name));
-    let mut readable: Vec<PathBuf> = source::PROGRAMS.iter().map(|name| Path::new("/").join(name)).chain(etc).collect();
-    readable.push("/proc".into());
-    let devices = source::DEVICES.iter().filter(|(name, ..)| *name != "tty");
-    let devices = devices.map(|(name, ..)| Path::new("/dev").join(name)).collect();
-    let mut given = Vec::new();
-    for directory in [&jail.workspace, &jail.state].into_iter().flatten() {
-        given.push((source::open_without_links(directory)?, true));
+    let mut openable = Openable::system(jail.network != Network::None);
+    openable.processes = true;
+    for directory in [&jail.workspace, &jail.state, &jail.temporary].into_iter().flatten() {
+        openable.given.push((source::open_without_links(directory)?, true));
     }
     for mount in &jail.mounts {
-        given.push((source::open_without_links(&mount.host)?, mount.writable));
+        openable.given.push((source::open_without_links(&mount.host)?, mount.writable));
     }
-    Ok(Openable { readable, devices, given })
+    // podbayd runs its own program again when one of its processes was killed.
+    let program = rustix::fs::open("/proc/self/exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    openable.given.push((program.step(|| "open this program itself".into())?, false));
+    Ok(openable)
 }
 
 /// The guardian's whole life: starts the first process, waits for an end, ends all.
@@ -142,7 +140,7 @@ fn reap(wanted: Option<Pid>) -> Option<i32> {
 }
 
 /// Ends every descendant: all are stopped first, so that none can start another behind our back.
-fn end_all() {
+pub(crate) fn end_all() {
     loop {
         let mut stopped = Vec::new();
         loop {
@@ -194,6 +192,8 @@ fn descendants() -> Vec<Pid> {
 
 fn confine(
     jail: &Jail,
+    workspace: &Path,
+    who: &Who,
     openable: &Openable,
     program: &seccompiler::BpfProgram,
     guardian: Pid,
@@ -203,10 +203,9 @@ fn confine(
     sys::replace_environment(&jail.environment()).step(|| "replace the environment".into())?;
     rustix::process::umask(Mode::from_raw_mode(0o022));
     rustix::process::setsid().step(|| "start a session".into())?;
+    who.become_them()?;
     sys::join_new_keyring().step(|| "leave the session's keyring".into())?;
-    if let Some(workspace) = &jail.workspace {
-        rustix::process::chdir(workspace).step(|| format!("enter {}", workspace.display()))?;
-    }
+    rustix::process::chdir(workspace).step(|| format!("enter {}", workspace.display()))?;
     limits::apply(jail)?;
     privileges::drop_held()?;
     fence::alone(openable)?;

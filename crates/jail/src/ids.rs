@@ -6,12 +6,13 @@
 use std::cell::RefCell;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 
-use rustix::process::{Pid, WaitOptions};
+use rustix::process::{Gid, Pid, Uid, WaitOptions};
 use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::error::{Failure, JailError, Step};
-use crate::jail::{INSIDE_GID, INSIDE_UID};
+use crate::jail::{INSIDE_GID, INSIDE_UID, Jail};
 use crate::sys;
 
 /// Host uids of root's sandboxes. systemd's registry of ranges has nothing here: containers end
@@ -43,15 +44,13 @@ impl Ids {
             return Err(JailError::Unsupported {
                 what: "namespaces as root".into(),
                 why: "this root lacks CAP_SYS_ADMIN, CAP_SETUID or CAP_SETGID, as in most containers".into(),
-                fix: "run as an ordinary user, or give the container these capabilities".into(),
+                fix: format!(
+                    "run as an ordinary user, or give the container these capabilities{}",
+                    crate::probe::instead()
+                ),
             });
         }
-        let own = fs::read_to_string("/proc/self/uid_map").step(|| "read /proc/self/uid_map".into())?;
-        let host = host_id(id, &own).ok_or_else(|| JailError::Unsupported {
-            what: "namespaces as root".into(),
-            why: format!("this user namespace has no id to spare (its map is {:?})", own.trim()),
-            fix: "run as an ordinary user, or give the container a range of ids".into(),
-        })?;
+        let host = own_id(id)?;
         Ok(Self { uid: host, gid: host, privileged: true, maps: RefCell::default() })
     }
 
@@ -90,6 +89,83 @@ impl Ids {
         maps.push((uid, gid, namespace));
         Ok(Some(result))
     }
+}
+
+/// Who a sandbox without namespaces is on the host.
+pub(crate) struct Who {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// Whether we are root and have to become them.
+    pub(crate) switches: bool,
+    /// Whether the user is one of our own range, who has nothing on this host but the sandbox.
+    pub(crate) owns_nothing: bool,
+}
+
+impl Who {
+    /// An ordinary user's sandbox is that user. Root's is the owner of the workspace that was given, else a user of its
+    /// own; never root.
+    pub(crate) fn of(jail: &Jail) -> Result<Self, JailError> {
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        if uid != 0 {
+            return Ok(Self { uid, gid, switches: false, owns_nothing: false });
+        }
+        let unsupported = |why: String, fix: &str| JailError::Unsupported {
+            what: "isolation: landlock as root".into(),
+            why,
+            fix: fix.into(),
+        };
+        let held = capabilities(None).step(|| "read our own capabilities".into())?.effective;
+        if !held.contains(NEEDED) {
+            let why = format!("this root lacks {:?}, and a sandbox can't be root", NEEDED - held);
+            return Err(unsupported(why, "run as an ordinary user, or give the container these capabilities"));
+        }
+        let own = own_id(&jail.id)?;
+        let Some(workspace) = &jail.workspace else {
+            return Ok(Self { uid: own, gid: own, switches: true, owns_nothing: true });
+        };
+        let owner = fs::metadata(workspace).step(|| format!("look at {}", workspace.display()))?;
+        match owner.uid() {
+            0 => {
+                let reason = "belongs to root, and a sandbox is never root: chown it to an ordinary user, whom the \
+                              sandbox then is, or leave it out for a temporary one";
+                Err(JailError::invalid("workspace", workspace.display(), reason))
+            }
+            uid => Ok(Self { uid, gid: owner.gid(), switches: true, owns_nothing: uid == own }),
+        }
+    }
+
+    /// Becomes them, for good.
+    pub(crate) fn become_them(&self) -> Result<(), Failure> {
+        if !self.switches {
+            return Ok(());
+        }
+        crate::privileges::drop_bounding()?;
+        let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
+        rustix::thread::set_thread_groups(&[]).step(|| "drop the groups".into())?;
+        rustix::thread::set_thread_res_gid(gid, gid, gid).step(|| "become the sandbox's group".into())?;
+        rustix::thread::set_thread_res_uid(uid, uid, uid).step(|| "become the sandbox's user".into())
+    }
+}
+
+/// What root needs to make a sandbox of another user, and to end it.
+const NEEDED: CapabilitySet = CapabilitySet::SETUID
+    .union(CapabilitySet::SETGID)
+    .union(CapabilitySet::SETPCAP)
+    .union(CapabilitySet::KILL)
+    .union(CapabilitySet::CHOWN)
+    .union(CapabilitySet::DAC_OVERRIDE);
+
+/// The host's uid, and gid, that a sandbox of root has for its own.
+///
+/// # Errors
+/// When this user namespace has none to spare.
+pub fn own_id(id: &str) -> Result<u32, JailError> {
+    let own = fs::read_to_string("/proc/self/uid_map").step(|| "read /proc/self/uid_map".into())?;
+    host_id(id, &own).ok_or_else(|| JailError::Unsupported {
+        what: "a sandbox of root".into(),
+        why: format!("this user namespace has no id to spare (its map is {:?})", own.trim()),
+        fix: "run as an ordinary user, or give the container a range of ids".into(),
+    })
 }
 
 fn write(child: Pid, file: &str, text: &str) -> Result<(), Failure> {

@@ -35,6 +35,10 @@ pub struct Jail {
     /// The host's directory bound at `/run/podbay`; without one, memory that is gone with the jail.
     #[serde(default)]
     pub state: Option<PathBuf>,
+    /// The host's directory for temporary files of a jail without namespaces; without one, the workspace. Namespaces have
+    /// a `/tmp` of their own.
+    #[serde(default)]
+    pub temporary: Option<PathBuf>,
     /// More of the host, where the caller wants it. An entry for `/tmp` or one of the artefact
     /// directories replaces the private one.
     #[serde(default)]
@@ -65,6 +69,7 @@ impl Jail {
             isolation: Isolation::default(),
             workspace: None,
             state: None,
+            temporary: None,
             mounts: Vec::new(),
             network: Network::default(),
             limits: Limits::default(),
@@ -85,7 +90,7 @@ impl Jail {
             let reason = "is no host name: 1 to 63 letters, digits or '-'";
             return Err(JailError::invalid("hostname", &self.hostname, reason));
         }
-        for (field, path) in [("workspace", &self.workspace), ("state", &self.state)] {
+        for (field, path) in [("workspace", &self.workspace), ("state", &self.state), ("temporary", &self.temporary)] {
             if let Some(path) = path {
                 host_path(field, path)?;
             }
@@ -111,14 +116,6 @@ impl Jail {
     }
 
     fn validate_without_namespaces(&self) -> Result<(), JailError> {
-        if self.workspace.is_none() {
-            let reason = "is missing: without namespaces there is no temporary one, so name a directory";
-            return Err(JailError::invalid("workspace", "", reason));
-        }
-        if self.network != Network::None {
-            let reason = "can't be had with isolation landlock, which has no sockets";
-            return Err(JailError::invalid("network", format!("{:?}", self.network), reason));
-        }
         match self.mounts.iter().find(|mount| mount.host != mount.inside) {
             Some(mount) => {
                 let reason = format!("must be {} too: without namespaces paths are the host's", mount.host.display());
@@ -144,7 +141,8 @@ impl Jail {
         ];
         if self.isolation == Isolation::Landlock {
             // There is no private /tmp without a mount namespace.
-            environment.push(("TMPDIR", home.clone()));
+            let temporary = self.temporary.as_ref().map(|place| place.display().to_string());
+            environment.push(("TMPDIR", temporary.unwrap_or_else(|| home.clone())));
         }
         environment.push(("HOME", home));
         // Set one after the other, so the caller's come out on top.
@@ -198,11 +196,10 @@ pub enum Isolation {
     /// Namespaces, seccomp, Landlock where the kernel has it, and limits.
     #[default]
     Namespaces,
-    /// For ordinary users of machines that can't make user namespaces, from Linux 6.12 on: Landlock,
-    /// seccomp without sockets, rlimits. Paths are the host's: a workspace must be given, mounts must
-    /// have the same place inside and outside. Names, sizes and modes of the host's files and the
-    /// command lines of its processes can be seen; what isn't given can't be opened. No `chmod` by
-    /// path, no shared memory.
+    /// For machines that can't make user namespaces, from Linux 6.12 on: Landlock, seccomp, rlimits. Paths are the
+    /// host's: a workspace must be given, mounts must have the same place inside and outside. Names, sizes and modes of
+    /// the host's files and the command lines of its processes can be seen; what isn't given can't be opened. Programs
+    /// can't have UNIX sockets or shared memory, an ordinary user's can't `chmod` by path.
     Landlock,
 }
 

@@ -54,6 +54,8 @@
 //! and the filter in place, and says so. An error on the way comes back as a [`Failure`] with its fix.
 #![cfg(target_os = "linux")]
 
+mod area;
+mod cell;
 mod cgroup;
 mod error;
 mod etc;
@@ -72,8 +74,11 @@ pub mod supervision;
 mod sys;
 mod tree;
 
+pub use area::furnish;
+pub use cell::{Bars, Cell, end_descendants, keep_signals_in};
 pub use cgroup::{Cgroup, sweep};
 pub use error::{Failure, JailError};
+pub use ids::own_id;
 pub use jail::{
     ARTEFACTS, INSIDE_GID, INSIDE_UID, INSIDE_USER, Isolation, Jail, Limits, Mount, Network, STATE, WORKSPACE,
 };

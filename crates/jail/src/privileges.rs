@@ -9,6 +9,21 @@ use crate::error::{Failure, Step};
 
 /// Empties the five capability sets and locks what could fill them again.
 pub(crate) fn drop_all() -> Result<(), Failure> {
+    drop_bounding()?;
+    use CapabilitiesSecureBits as Bits;
+    let bits = Bits::NO_ROOT
+        | Bits::NO_ROOT_LOCKED
+        | Bits::NO_SETUID_FIXUP
+        | Bits::NO_SETUID_FIXUP_LOCKED
+        | Bits::KEEP_CAPS_LOCKED
+        | Bits::NO_CAP_AMBIENT_RAISE
+        | Bits::NO_CAP_AMBIENT_RAISE_LOCKED;
+    rustix::thread::set_capabilities_secure_bits(bits).step(|| "lock the secure bits".into())?;
+    drop_held()
+}
+
+/// Empties the two sets that new programs get capabilities from.
+pub(crate) fn drop_bounding() -> Result<(), Failure> {
     // This kernel may know more capabilities than rustix: ask it, up to the last of the 64 bits.
     for capability in 0..64 {
         // SAFETY: this call takes numbers only.
@@ -26,16 +41,7 @@ pub(crate) fn drop_all() -> Result<(), Failure> {
         Ok(()) | Err(Errno::INVAL) => {}
         Err(error) => return Err(Failure::new("clear the ambient capabilities", error)),
     }
-    use CapabilitiesSecureBits as Bits;
-    let bits = Bits::NO_ROOT
-        | Bits::NO_ROOT_LOCKED
-        | Bits::NO_SETUID_FIXUP
-        | Bits::NO_SETUID_FIXUP_LOCKED
-        | Bits::KEEP_CAPS_LOCKED
-        | Bits::NO_CAP_AMBIENT_RAISE
-        | Bits::NO_CAP_AMBIENT_RAISE_LOCKED;
-    rustix::thread::set_capabilities_secure_bits(bits).step(|| "lock the secure bits".into())?;
-    drop_held()
+    Ok(())
 }
 
 /// As much of [`drop_all`] as a process may that never had privileges: it holds none, and with

@@ -8,8 +8,8 @@ use rustix::process::WaitOptions;
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::Cgroup;
-use crate::ids::{self, Ids};
-use crate::jail::{Isolation, Limits};
+use crate::ids::{self, Ids, Who};
+use crate::jail::{Isolation, Jail, Limits};
 use crate::sys::{self, Cloned, MountAttr};
 use crate::{fence, source};
 
@@ -51,12 +51,13 @@ pub fn probe() -> Report {
     let namespaces = namespaces();
     let landlock = landlock();
     let root = rustix::process::geteuid().is_root();
-    let isolation = match (namespaces.available, landlock.available) {
+    let alone = landlock_alone();
+    let isolation = match (namespaces.available, alone.available) {
         (true, _) => Some(Isolation::Namespaces),
-        (false, true) if !root && fence::abi() >= fence::SCOPED => Some(Isolation::Landlock),
-        _ => None,
+        (false, true) => Some(Isolation::Landlock),
+        (false, false) => None,
     };
-    let mut findings = vec![namespaces, seccomp(), landlock];
+    let mut findings = vec![namespaces, seccomp(), landlock, alone];
     if root {
         findings.push(idmapped_mounts(&std::env::temp_dir()));
     }
@@ -64,8 +65,34 @@ pub fn probe() -> Report {
     Report { isolation, findings }
 }
 
-/// The likeliest reason for a refused namespace or mount, and its fix.
+/// The likeliest reason for a refused namespace or mount, its fix, and what can be had instead.
 pub(crate) fn refused() -> String {
+    format!("{}{}", reason(), instead())
+}
+
+/// What to say of the weaker isolation to those who can't have the default one.
+pub(crate) fn instead() -> &'static str {
+    match landlock_alone().available {
+        true => ". Or use `--isolation landlock`, which works here and protects less",
+        false => "",
+    }
+}
+
+/// Whether a jail can be made without namespaces.
+fn landlock_alone() -> Finding {
+    const WHAT: &str = "isolation without namespaces (--isolation landlock)";
+    let abi = fence::abi();
+    if abi < fence::SCOPED {
+        let detail = format!("Landlock has ABI {abi}, and signals are fenced from ABI 6 on");
+        return Finding::lacks(WHAT, detail, "Linux 6.12 or newer with `landlock` among its `lsm=`");
+    }
+    match Who::of(&Jail::new("probe")) {
+        Ok(_) => Finding::has(WHAT, "files, signals, sockets; protects less than namespaces"),
+        Err(error) => Finding::lacks(WHAT, error.to_string(), "run as an ordinary user"),
+    }
+}
+
+fn reason() -> String {
     let read = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
     if read("/proc/sys/user/max_user_namespaces") == "0" {
         return "user namespaces are switched off: sysctl user.max_user_namespaces=15000".into();
@@ -100,14 +127,18 @@ fn namespaces() -> Finding {
     const WHAT: &str = "namespaces (user, mount, pid, net, ipc, uts)";
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     if let Err(error) = Ids::choose("probe") {
-        return Finding::lacks(WHAT, error.to_string(), "see there");
+        return Finding::lacks(WHAT, error.to_string(), format!("see there{}", instead()));
     }
     match try_namespaces() {
         Ok((DONE, _)) => Finding::has(WHAT, format!("Linux {release}")),
         Ok((PROC, errno)) => Finding::lacks(
             WHAT,
             format!("a new /proc can't be mounted: {}", std::io::Error::from_raw_os_error(errno)),
-            "the present /proc is partly hidden, as in most containers: run outside of the container or unmask its /proc",
+            format!(
+                "the present /proc is partly hidden, as in most containers: run outside of the container or unmask \
+                 its /proc{}",
+                instead()
+            ),
         ),
         Ok((_, libc::ENOSYS)) => {
             let detail = format!("Linux {release} has no mount_setattr");

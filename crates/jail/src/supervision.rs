@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::{InForce, Jail};
@@ -105,6 +106,23 @@ impl Identity {
     }
 }
 
+/// Marks a sandbox's directory as looked after, until the file is closed.
+///
+/// # Errors
+/// When it can't be opened or locked.
+pub fn hold(dir: &Path) -> io::Result<File> {
+    let dir = File::open(dir)?;
+    rustix::io::retry_on_intr(|| rustix::fs::flock(&dir, FlockOperation::LockExclusive))?;
+    Ok(dir)
+}
+
+/// Whether a supervisor looks after a sandbox's directory. One that is only just being made has none yet.
+pub fn is_held(dir: &Path) -> bool {
+    // The lock that this takes is gone again with the descriptor.
+    let held = |dir: File| rustix::fs::flock(&dir, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK);
+    File::open(dir).is_ok_and(held)
+}
+
 /// When a process began, in the kernel's own count; nothing when there is none of that id.
 pub fn began(pid: u32) -> Option<u64> {
     crate::cgroup::start_time(pid)
@@ -121,7 +139,7 @@ pub fn retire(dir: &Path, identity: Identity) -> io::Result<bool> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a sandbox's directory lies in a home"))?;
     let gone = home.join(NEW).join(format!("gone-{:x}-{:x}", identity.0, identity.1));
     {
-        let lock = File::options().create(true).append(true).open(home.join(LOCK))?;
+        let lock = File::options().create(true).append(true).mode(0o600).open(home.join(LOCK))?;
         rustix::io::retry_on_intr(|| rustix::fs::flock(&lock, FlockOperation::LockExclusive))?;
         match Identity::of(dir) {
             Ok(there) if there == identity => fs::rename(dir, &gone)?,
@@ -130,8 +148,37 @@ pub fn retire(dir: &Path, identity: Identity) -> io::Result<bool> {
             Err(error) => return Err(error),
         }
     }
-    match fs::remove_dir_all(&gone) {
+    match remove_tree(&gone) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(true),
     }
+}
+
+/// Removes a directory with all below it, also where a sandbox has closed directories of its own to its own user.
+///
+/// # Errors
+/// When something can't be removed.
+pub fn remove_tree(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            open_all(path)?;
+            fs::remove_dir_all(path)
+        }
+        done => done,
+    }
+}
+
+/// Opens every directory of a tree to its owner. Links are left alone.
+fn open_all(path: &Path) -> io::Result<()> {
+    let mut left = vec![path.to_owned()];
+    while let Some(dir) = left.pop() {
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o700))?;
+        for entry in fs::read_dir(&dir)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                left.push(entry.path());
+            }
+        }
+    }
+    Ok(())
 }

@@ -104,10 +104,11 @@ fn new_mount(kind: &str, options: &[(&str, &str)], flags: MountAttrFlags) -> Res
     made().map_err(|error| {
         let failure = Failure::new(format!("make a {kind} for the sandbox"), error);
         match (kind, error) {
-            ("proc", Errno::PERM) => failure.fix(
+            ("proc", Errno::PERM) => failure.fix(format!(
                 "the kernel gives no new /proc where the present one is partly hidden, as in most containers: run \
-                 outside of the container or unmask its /proc",
-            ),
+                 outside of the container or unmask its /proc{}",
+                crate::probe::instead()
+            )),
             (_, Errno::PERM | Errno::ACCESS) => failure.fix(crate::probe::refused()),
             _ => failure,
         }
@@ -256,6 +257,12 @@ fn clone_of(place: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
     open_tree(place, c"", flags)
 }
 
+/// The most for podbayd's own state, logs included. It is beside what the sandbox may use, so that a full disk doesn't keep
+/// podbayd from telling how commands ended; some thousand of them are remembered in the least of it.
+fn state_size(disk: u64) -> u64 {
+    (disk / 8).clamp(64 << 20, 320 << 20)
+}
+
 /// One tmpfs for everything temporary, so that one size bounds it all; its parts go to their places.
 fn scratch(root: BorrowedFd<'_>, jail: &Jail) -> Result<Vec<PathBuf>, Failure> {
     let size = jail.limits.disk.unwrap_or(SCRATCH);
@@ -273,9 +280,6 @@ fn scratch(root: BorrowedFd<'_>, jail: &Jail) -> Result<Vec<PathBuf>, Failure> {
     if jail.workspace.is_none() {
         places.push((WORKSPACE, 0o755));
     }
-    if jail.state.is_none() {
-        places.push((STATE, 0o700));
-    }
     let mut parts = Vec::new();
     for (index, (place, mode)) in places.iter().enumerate() {
         let step = || format!("make {place}");
@@ -290,6 +294,15 @@ fn scratch(root: BorrowedFd<'_>, jail: &Jail) -> Result<Vec<PathBuf>, Failure> {
     // It stays under its part at /tmp, out of sight: an unmount would cost a tenth of the whole start.
     for (part, place) in &parts {
         put(root, part.as_fd(), place, true)?;
+    }
+    if jail.state.is_none() {
+        let size = state_size(size);
+        let inodes = (size / 1024).max(4096);
+        let state = tmpfs(
+            &[("size", &size.to_string()), ("nr_inodes", &inodes.to_string()), ("mode", "0700")],
+            MountAttrFlags::MOUNT_ATTR_NOEXEC,
+        )?;
+        put(root, state.as_fd(), Path::new(STATE), true)?;
     }
     let mut writable: Vec<PathBuf> = parts.iter().map(|(_, place)| place.to_path_buf()).collect();
     for place in [WORKSPACE, STATE] {

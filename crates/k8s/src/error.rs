@@ -120,6 +120,9 @@ impl Error {
             kube::Error::Api(status) if status.code == 403 && status.reason == "Forbidden" => {
                 Self::PermissionDenied { what, message: status.message }
             }
+            source @ (kube::Error::Service(_) | kube::Error::HyperError(_)) => {
+                Self::Cluster(format!("{} (to {what})", describe(&source)))
+            }
             source => Self::Api { what, source: Box::new(source) },
         }
     }

@@ -6,10 +6,13 @@
 mod bootstrap;
 pub mod channel;
 mod cluster;
+pub mod doctor;
 mod error;
+pub mod install;
 pub mod names;
 mod pod;
 pub mod raw;
+pub mod rights;
 
 pub use cluster::{Access, Cluster};
 pub use error::{Error, Result};

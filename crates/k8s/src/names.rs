@@ -61,6 +61,20 @@ pub(crate) fn of_id<'a>(id: &'a str, namespace: &str) -> Result<&'a str> {
     }
 }
 
+/// Refuses what can't name an object on a cluster.
+///
+/// # Errors
+/// When it can't.
+pub(crate) fn check_label(what: &str, name: &str) -> Result<()> {
+    if is_dns_label(name) {
+        return Ok(());
+    }
+    let shown: String = name.chars().take(100).collect();
+    Err(Error::Config(format!(
+        "{shown:?} can't be the name of a {what}: use 1 to 63 lower-case letters, digits or '-', with a letter or digit at both ends"
+    )))
+}
+
 fn is_dns_label(name: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     (1..=63).contains(&name.len()) && name.bytes().all(inner) && !name.starts_with('-') && !name.ends_with('-')

@@ -1,7 +1,9 @@
 //! Making a sandbox: its directory, then its supervisor.
 
 use std::fs;
+use std::io::Write;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -87,9 +89,18 @@ fn prepare(new: &Path, id: &str, options: &Options, wanted: &Wanted) -> Result<U
         unconfirmed: wanted.id.is_none() && !wanted.leashed,
     };
     let json = serde_json::to_vec(&spec).map_err(|error| Error::Create(error.to_string()))?;
-    fs::create_dir(new).map_err(Error::home(new, "the sandbox's directory can't be made"))?;
-    fs::write(new.join(SPEC), json).map_err(Error::home(new, "the sandbox can't be described"))?;
-    UnixListener::bind(new.join(SOCKET)).map_err(Error::home(new, "the sandbox's socket can't be made"))
+    let made = fs::DirBuilder::new().mode(0o700).create(new);
+    made.map_err(Error::home(new, "the sandbox's directory can't be made"))?;
+    // The way to it may be open to strangers, and it can have secrets in it.
+    let spec = fs::File::options().write(true).create_new(true).mode(0o600).open(new.join(SPEC));
+    spec.and_then(|mut file| file.write_all(&json)).map_err(Error::home(new, "the sandbox can't be described"))?;
+    let socket = new.join(SOCKET);
+    UnixListener::bind(&socket)
+        .and_then(|listener| {
+            fs::set_permissions(&socket, fs::Permissions::from_mode(0o600))?;
+            Ok(listener)
+        })
+        .map_err(Error::home(new, "the sandbox's socket can't be made"))
 }
 
 async fn supervise(home: &Home, dir: &Path, listener: UnixListener) -> Result<(Leash, Started)> {
@@ -123,7 +134,8 @@ async fn supervise(home: &Home, dir: &Path, listener: UnixListener) -> Result<(L
 
 /// Starts the supervisor, which goes on by itself when its first process has ended.
 async fn start(podbayd: &Path, dir: &Path, listener: OwnedFd, leash: OwnedFd) -> Result<ExitStatus> {
-    let log = fs::File::create(dir.join("supervisor.log")).map_err(Error::home(dir, "the log can't be made"))?;
+    let log = fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(dir.join("supervisor.log"));
+    let log = log.map_err(Error::home(dir, "the log can't be made"))?;
     let mut command = tokio::process::Command::new(podbayd);
     command.arg("supervise").arg("--dir").arg(dir).env_clear().current_dir("/");
     command.stdin(Stdio::from(listener)).stdout(Stdio::from(leash)).stderr(log);

@@ -85,7 +85,8 @@ impl Home {
 
 fn write_program(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = fs::File::create(path)?;
-    file.set_permissions(fs::Permissions::from_mode(0o700))?;
+    // Root's sandboxes have users of their own, who run it again when one of podbayd's processes was killed.
+    file.set_permissions(fs::Permissions::from_mode(0o755))?;
     file.write_all(bytes)
 }
 

@@ -40,7 +40,7 @@ impl Options {
     /// The description of a sandbox's jail. A workspace of its own is made.
     pub(crate) fn jail(&self, id: &str) -> Result<Jail> {
         let jail = Jail {
-            workspace: self.workspace.as_deref().map(|path| workspace(path, id)).transpose()?,
+            workspace: self.workspace.as_deref().map(|path| self.workspace(path, id)).transpose()?,
             mounts: self.mounts.clone(),
             network: self.network,
             limits: self.limits.clone(),
@@ -51,19 +51,27 @@ impl Options {
         jail.validate().map_err(|error| Error::BadOptions(error.to_string()))?;
         Ok(jail)
     }
-}
 
-fn workspace(path: &Path, id: &str) -> Result<PathBuf> {
-    let text = path.to_str().filter(|text| text.contains(ID));
-    let path = text.map_or_else(|| path.to_owned(), |text| PathBuf::from(text.replace(ID, id)));
-    let path = std::path::absolute(&path).map_err(Error::home(&path, "the workspace can't be named"))?;
-    if text.is_some() {
+    fn workspace(&self, path: &Path, id: &str) -> Result<PathBuf> {
+        let text = path.to_str().filter(|text| text.contains(ID));
+        let path = text.map_or_else(|| path.to_owned(), |text| PathBuf::from(text.replace(ID, id)));
+        let path = std::path::absolute(&path).map_err(Error::home(&path, "the workspace can't be named"))?;
+        if path.is_dir() {
+            return Ok(path);
+        }
+        if text.is_none() {
+            let source = std::io::Error::from(std::io::ErrorKind::NotFound);
+            return Err(Error::home(&path, "the workspace isn't a directory; make it, or name another")(source));
+        }
         std::fs::create_dir_all(&path).map_err(Error::home(&path, "the workspace can't be made"))?;
-    } else if !path.is_dir() {
-        let source = std::io::Error::from(std::io::ErrorKind::NotFound);
-        return Err(Error::home(&path, "the workspace isn't a directory; make it, or name another")(source));
+        // Without namespaces nothing maps root's files to the sandbox's user, so they are that user's.
+        if self.isolation == Isolation::Landlock && rustix::process::geteuid().is_root() {
+            let owner = podbay_jail::own_id(id).map_err(|error| Error::BadOptions(error.to_string()))?;
+            std::os::unix::fs::chown(&path, Some(owner), Some(owner))
+                .map_err(Error::home(&path, "the workspace can't be given to the sandbox's user"))?;
+        }
+        Ok(path)
     }
-    Ok(path)
 }
 
 /// Reads a mount as people write it: `HOST`, `HOST:INSIDE` or `HOST:INSIDE:ro|rw`. It is read-only unless said otherwise.

@@ -103,7 +103,9 @@ impl Local {
             if let Some(sandbox) = self.find(&id).await? {
                 return Ok(Provided { id, sandbox, created: false, leash: None });
             }
-            if let Some((leash, _)) = create::create(&self.home, &self.options, &id, &dir, wanted).await? {
+            let (made, ()) =
+                tokio::join!(create::create(&self.home, &self.options, &id, &dir, wanted), self.sweep_some());
+            if let Some((leash, _)) = made? {
                 let sandbox = sandbox(&dir);
                 let leash = wanted.leashed.then(|| Box::new(leash) as _);
                 tracing::debug!(id, "a sandbox was made");
@@ -151,6 +153,47 @@ impl Local {
         ids.retain(|id| check_name(id).is_ok());
         ids.sort();
         Ok(ids)
+    }
+
+    /// Clears away dead sandboxes whose supervisors were killed: a few, so that it costs a creator next to nothing, and not
+    /// always the same.
+    async fn sweep_some(&self) {
+        const FEW: usize = 128;
+        let swept = async {
+            let mut ids = self.ids()?;
+            if ids.len() > FEW {
+                let at = rand::random::<u32>() as usize % ids.len();
+                ids.rotate_left(at);
+                ids.truncate(FEW);
+            }
+            for id in ids {
+                // A lock tells without waking anybody.
+                if podbay_jail::supervision::is_held(&self.home.sandboxes().join(&id)) {
+                    continue;
+                }
+                if let Some(record) = Record::read(&self.home.sandboxes(), &id)? {
+                    remains::sweep(&record).await?;
+                }
+            }
+            Ok::<(), Error>(())
+        };
+        // It is not what the caller has asked for; whoever deletes or cleans up hears of it.
+        if let Err(error) = swept.await {
+            tracing::warn!(%error, "what killed supervisors left can't be cleared away");
+        }
+    }
+
+    /// A page of a list as users see it: without the dead, which are cleared away.
+    async fn swept_page(&self, query: &Query) -> Result<Page> {
+        for id in self.ids()? {
+            if !podbay_jail::supervision::is_held(&self.home.sandboxes().join(&id))
+                && let Some(record) = Record::read(&self.home.sandboxes(), &id)?
+                && let Err(error) = remains::sweep(&record).await
+            {
+                tracing::warn!(id, %error, "what a killed supervisor left can't be cleared away");
+            }
+        }
+        self.page(query).await
     }
 
     async fn page(&self, query: &Query) -> Result<Page> {
@@ -246,7 +289,7 @@ impl Provider for Local {
     }
 
     fn list<'a>(&'a self, query: &'a Query) -> Pending<'a, Page> {
-        Box::pin(async move { Ok(self.page(query).await?) })
+        Box::pin(async move { Ok(self.swept_page(query).await?) })
     }
 
     fn delete<'a>(&'a self, id: &'a str) -> Pending<'a, bool> {

@@ -61,6 +61,18 @@ pub(crate) async fn delete(record: &Record) -> Result<()> {
     }
 }
 
+/// Clears a sandbox away that is dead and has no supervisor any more; whether it was one. It takes no sandbox that lives
+/// or is being made: the socket of such a one is open.
+pub(crate) async fn sweep(record: &Record) -> Result<bool> {
+    let root = record.root();
+    if supervision::is_held(&root.join(".")) || is_alive(&root) || !record.is_in_place() {
+        return Ok(false);
+    }
+    clear(record).await?;
+    tracing::debug!(id = record.id, "what a killed supervisor left was cleared away");
+    Ok(true)
+}
+
 /// Removes a dead sandbox's directory and what else its supervisor would have removed.
 async fn clear(record: &Record) -> Result<()> {
     let Record { id, dir, identity, started, .. } = record;
@@ -88,7 +100,10 @@ fn await_end(id: &str, started: &Started) -> Result<()> {
     if started.first_began.is_none() || supervision::began(started.first) != started.first_began {
         return Ok(());
     }
-    for patience in [Duration::from_secs(2), END] {
+    // What guards a sandbox without namespaces ends it when told to; killed, it couldn't.
+    for (patience, signal) in
+        [(Duration::from_secs(2), Signal::TERM), (Duration::from_secs(2), Signal::KILL), (END, Signal::KILL)]
+    {
         let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
         let timeout = rustix::event::Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: 0 };
         match rustix::io::retry_on_intr(|| rustix::event::poll(&mut fds, Some(&timeout))) {
@@ -96,7 +111,7 @@ fn await_end(id: &str, started: &Started) -> Result<()> {
             Ok(_) => return Ok(()),
             Err(error) => return Err(stuck(format!("its end can't be waited for: {error}"))),
         }
-        match rustix::process::pidfd_send_signal(&pidfd, Signal::KILL) {
+        match rustix::process::pidfd_send_signal(&pidfd, signal) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => {}
             Err(error) => return Err(stuck(format!("its process {} can't be killed: {error}", started.first))),
         }
@@ -139,7 +154,7 @@ pub(crate) fn sweep_workshop(home: &Home) -> Result<usize> {
 }
 
 fn remove_all(path: &Path) -> Result<bool> {
-    match fs::remove_dir_all(path) {
+    match supervision::remove_tree(path) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(Error::home(path, "it can't be removed")(error)),

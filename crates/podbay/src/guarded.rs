@@ -1,16 +1,16 @@
 //! A sandbox with rules and a record: every operation passes here.
 
-mod transfers;
-
 use std::path::Path;
 
 use bytes::Bytes;
 use podbay_client::files::{
     Delete, DeleteOutput, Download, DownloadOutput, Edit, EditOutput, Glob, GlobOutput, Grep, GrepOutput, Ls, LsOutput,
-    Mkdir, MkdirOutput, Move, MoveOutput, Read, ReadOutput, Stat, StatOutput, Tree, TreeOutput, Write, WriteOutput,
+    Mkdir, MkdirOutput, Move, MoveOutput, Read, ReadOutput, Scope, Stat, StatOutput, Tree, TreeOutput, Write,
+    WriteOutput,
 };
 use podbay_client::{
-    Command, Control, Event, Exec, ExecId, Info, Meter, Output, RawPath, Result, Sandbox, State, Target,
+    Command, Control, Error, Event, Exec, ExecId, Info, Meter, Output, RawPath, Result, Sandbox, State, Target,
+    Transferred, Witness,
 };
 
 use crate::audit::{Audit, Effect, Operation};
@@ -173,6 +173,51 @@ impl Guarded {
         self.recorded("download", request.path.to_string(), work, effect).await
     }
 
+    /// Fetches many files whole, one entry of the record for each. The results stand in the order of the requests.
+    pub async fn download_all(&self, requests: Vec<Download>) -> Vec<Result<Bytes>> {
+        let mut results: Vec<Option<Result<Bytes>>> = Vec::with_capacity(requests.len());
+        let (mut begun, mut allowed) = (Vec::new(), Vec::new());
+        for request in requests {
+            match self.audit.begin(&self.id, "download", request.path.to_string()) {
+                Ok(operation) => {
+                    begun.push((results.len(), operation));
+                    allowed.push(Download { scope: self.policy.narrow(&request.scope), ..request });
+                    results.push(None);
+                }
+                Err(error) => results.push(Some(Err(error))),
+            }
+        }
+        for ((at, operation), result) in begun.into_iter().zip(self.sandbox.download_all(allowed).await) {
+            let effect = result.as_ref().map(|content| Effect { bytes: Some(content.len() as u64), exit: None });
+            let told = self.audit.end(operation, effect);
+            results[at] = Some(told.and(result));
+        }
+        results.into_iter().flatten().collect()
+    }
+
+    /// Sends a directory of this machine and all below it. The rules hold for each file by itself, and each has an entry of
+    /// its own in the record: one that is denied is among those that failed, and isn't sent.
+    ///
+    /// # Errors
+    /// As the sandbox's own, and `policy_denied`.
+    pub async fn upload_tree(&self, local: &Path, remote: &RawPath, meter: &Meter<'_>) -> Result<Transferred> {
+        let scope = self.policy.narrow(&Scope::default());
+        let each = EachFile { guarded: self, op: "upload" };
+        let work = self.sandbox.upload_tree_within(local, remote, &scope, &each, meter);
+        self.recorded("upload_tree", remote.to_string(), work, |_| Effect::default()).await
+    }
+
+    /// Fetches a directory and all below it to this machine. Where the rules hold for reading, what they deny isn't there.
+    ///
+    /// # Errors
+    /// As the sandbox's own, and `policy_denied`.
+    pub async fn download_tree(&self, remote: &RawPath, local: &Path, meter: &Meter<'_>) -> Result<Transferred> {
+        let scope = self.policy.narrow(&Scope::default());
+        let each = EachFile { guarded: self, op: "download" };
+        let work = self.sandbox.download_tree_within(remote, local, &scope, &each, meter);
+        self.recorded("download_tree", remote.to_string(), work, |_| Effect::default()).await
+    }
+
     /// Runs a command to its end.
     ///
     /// # Errors
@@ -296,6 +341,24 @@ impl Guarded {
     /// As the sandbox's own.
     pub async fn kill(&self, id: &ExecId) -> Result<u32> {
         self.signal_to(id, 9, Target::All).await
+    }
+}
+
+/// Records each file of a tree.
+struct EachFile<'a> {
+    guarded: &'a Guarded,
+    op: &'static str,
+}
+
+impl Witness for EachFile<'_> {
+    type Ticket = Operation;
+
+    fn begin(&self, path: &RawPath) -> Result<Operation> {
+        self.guarded.audit.begin(&self.guarded.id, self.op, path.to_string())
+    }
+
+    fn end(&self, operation: Operation, result: Result<u64, &Error>) -> Result<()> {
+        self.guarded.audit.end(operation, result.map(|bytes| Effect { bytes: Some(bytes), exit: None }))
     }
 }
 

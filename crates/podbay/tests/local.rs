@@ -34,6 +34,19 @@ async fn the_operation_suite() {
     local.delete(&made.id).await.unwrap();
 }
 
+/// The same suite with Landlock alone, as on machines without user namespaces.
+#[tokio::test]
+async fn the_operation_suite_without_namespaces() {
+    // Root's sandbox is a user of its own there, who has to get to its directory.
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    let home = tempfile::Builder::new().permissions(open).tempdir().unwrap();
+    let options = podbay::local::Options { isolation: podbay::local::Isolation::Landlock, ..Default::default() };
+    let local = Local::at(Home::at(home.path().join("h")).unwrap()).with(options);
+    let made = local.get_or_create(&leashed()).await.unwrap();
+    suite::all(&made.sandbox).await;
+    local.delete(&made.id).await.unwrap();
+}
+
 /// A full disk once made every command's outcome unknown, the one that would have made room included.
 #[tokio::test]
 async fn on_a_full_disk_commands_still_tell_how_they_ended() {

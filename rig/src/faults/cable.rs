@@ -1,6 +1,8 @@
 //! The cable to the API server: it can be cut, or hang, after a number of bytes.
 
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -16,7 +18,25 @@ use crate::cluster::Cluster;
 pub struct Cable {
     port: u16,
     fault: watch::Sender<Fault>,
+    counts: Arc<Counts>,
     _connections: JoinSet<()>,
+}
+
+/// What has happened on all connections.
+#[derive(Default)]
+struct Counts {
+    cuts: AtomicU64,
+    to_server: AtomicU64,
+    to_client: AtomicU64,
+}
+
+impl Counts {
+    fn carried(&self, direction: Direction) -> &AtomicU64 {
+        match direction {
+            Direction::ToServer => &self.to_server,
+            Direction::ToClient => &self.to_client,
+        }
+    }
 }
 
 /// Which bytes a fault counts.
@@ -48,24 +68,36 @@ impl Cable {
         let port = listener.local_addr()?.port();
         let fault = watch::Sender::new(Fault::None);
         let faults = fault.subscribe();
+        let counts = Arc::new(Counts::default());
+        let shared = counts.clone();
         let mut connections = JoinSet::new();
         connections.spawn(async move {
             let mut open = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
-                let faults = faults.clone();
+                let (faults, counts) = (faults.clone(), shared.clone());
                 open.spawn(async move {
                     // An error here is what the client sees as one: a connection that ends.
-                    let _ = carry_both_ways(client, target, faults).await;
+                    let _ = carry_both_ways(client, target, faults, counts).await;
                 });
                 while open.try_join_next().is_some() {}
             }
         });
-        Ok(Self { port, fault, _connections: connections })
+        Ok(Self { port, fault, counts, _connections: connections })
     }
 
     /// The port to connect to.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// How many connections were cut.
+    pub fn cuts(&self) -> u64 {
+        self.counts.cuts.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes all connections together have carried one way.
+    pub fn carried(&self, direction: Direction) -> u64 {
+        self.counts.carried(direction).load(Ordering::Relaxed)
     }
 
     /// Resets every connection, new ones too, when it has carried just so many bytes from now on. 0 is at once.
@@ -84,17 +116,25 @@ impl Cable {
     }
 }
 
-async fn carry_both_ways(mut client: TcpStream, target: u16, faults: watch::Receiver<Fault>) -> std::io::Result<()> {
+async fn carry_both_ways(
+    mut client: TcpStream,
+    target: u16,
+    faults: watch::Receiver<Fault>,
+    counts: Arc<Counts>,
+) -> std::io::Result<()> {
     let mut server = TcpStream::connect(("127.0.0.1", target)).await?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let ((from_client, to_client), (from_server, to_server)) = (client.split(), server.split());
-    let mut up = pin!(carry(from_client, to_server, Direction::ToServer, faults.clone()));
-    let mut down = pin!(carry(from_server, to_client, Direction::ToClient, faults));
+    let mut up = pin!(carry(from_client, to_server, Direction::ToServer, faults.clone(), &counts));
+    let mut down = pin!(carry(from_server, to_client, Direction::ToClient, faults, &counts));
     // One way may come to its clean end while the other goes on; a cut ends both.
-    tokio::select! {
-        whole = &mut up => if whole? { down.await?; },
-        whole = &mut down => if whole? { up.await?; },
+    let whole = tokio::select! {
+        whole = &mut up => whole? && down.await?,
+        whole = &mut down => whole? && up.await?,
+    };
+    if !whole {
+        counts.cuts.fetch_add(1, Ordering::Relaxed);
     }
     Ok(())
 }
@@ -105,6 +145,7 @@ async fn carry(
     mut to: WriteHalf<'_>,
     way: Direction,
     mut faults: watch::Receiver<Fault>,
+    counts: &Counts,
 ) -> std::io::Result<bool> {
     let mut buffer = vec![0; 16 * 1024];
     let mut budget = Budget::of(*faults.borrow_and_update(), way);
@@ -127,6 +168,7 @@ async fn carry(
         while !rest.is_empty() {
             let pass = budget.take(rest.len());
             to.write_all(&rest[..pass]).await?;
+            counts.carried(way).fetch_add(pass as u64, Ordering::Relaxed);
             rest = &rest[pass..];
             if rest.is_empty() {
                 break;
@@ -231,6 +273,7 @@ mod tests {
         let mut bytes = Vec::new();
         before.read_to_end(&mut bytes).await.unwrap_err();
         assert_eq!(bytes.len(), 61_234);
+        assert_eq!((cable.cuts(), cable.carried(Direction::ToClient)), (2, 100_000 + 2 * 61_234));
     }
 
     #[tokio::test]

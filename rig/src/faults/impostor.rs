@@ -27,6 +27,7 @@ use crate::pki::Pki;
 pub struct Impostor {
     port: u16,
     answers: Answers,
+    subprotocol: Arc<Mutex<Option<HeaderValue>>>,
     _connections: JoinSet<()>,
 }
 
@@ -122,7 +123,9 @@ impl Impostor {
 
         let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig())?;
         let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-        let upstream = Upstream { tls: Arc::new(config.rustls_client_config()?), port: cluster.port() };
+        let subprotocol = Arc::default();
+        let tls = Arc::new(config.rustls_client_config()?);
+        let upstream = Upstream { tls, port: cluster.port(), subprotocol: Arc::clone(&subprotocol) };
 
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let port = listener.local_addr()?.port();
@@ -140,7 +143,7 @@ impl Impostor {
                 while open.try_join_next().is_some() {}
             }
         });
-        Ok(Self { port, answers, _connections: connections })
+        Ok(Self { port, answers, subprotocol, _connections: connections })
     }
 
     /// The port to connect to.
@@ -153,8 +156,15 @@ impl Impostor {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).push(answer);
     }
 
+    /// Asks the API server for just this WebSocket subprotocol, whatever clients offer: as one that knows no other.
+    pub fn insist_on(&self, subprotocol: &'static str) {
+        let value = Some(HeaderValue::from_static(subprotocol));
+        *self.subprotocol.lock().unwrap_or_else(PoisonError::into_inner) = value;
+    }
+
     /// Lets the API server answer everything again.
     pub fn step_aside(&self) {
+        *self.subprotocol.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
@@ -164,6 +174,7 @@ impl Impostor {
 struct Upstream {
     tls: Arc<ClientConfig>,
     port: u16,
+    subprotocol: Arc<Mutex<Option<HeaderValue>>>,
 }
 
 async fn serve(client: TcpStream, acceptor: TlsAcceptor, upstream: Upstream, answers: Answers) -> Result<()> {
@@ -200,6 +211,12 @@ impl Upstream {
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection.with_upgrades());
 
+        let insisted = self.subprotocol.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(value) = insisted
+            && request.headers().contains_key(header::SEC_WEBSOCKET_PROTOCOL)
+        {
+            request.headers_mut().insert(header::SEC_WEBSOCKET_PROTOCOL, value);
+        }
         let from_client = hyper::upgrade::on(&mut request);
         let mut response = sender.send_request(request).await?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {

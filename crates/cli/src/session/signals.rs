@@ -44,13 +44,35 @@ impl Ears {
     }
 }
 
+/// Waits for a signal that asks this process to end; its number.
+///
+/// # Errors
+/// When signals can't be received.
+pub async fn end() -> Result<u8, Failure> {
+    let mut ears = open()?;
+    loop {
+        let (kind, ends) = ears.hear().await;
+        if ends {
+            return Ok(number(kind));
+        }
+    }
+}
+
+fn open() -> Result<Ears, Failure> {
+    Ears::open().map_err(|error| Failure::new(format!("signals can't be received: {error}")))
+}
+
+fn number(kind: SignalKind) -> u8 {
+    u8::try_from(kind.as_raw_value()).unwrap_or(u8::MAX)
+}
+
 /// Passes signals on. Returns the signal's number when the time of this process has come: after one that asks for the end,
 /// when the command doesn't end in time; after a second one; at once when nothing is to be passed on.
 pub async fn pass(control: Control, passing: bool) -> Result<u8, Failure> {
-    let mut ears = Ears::open().map_err(|error| Failure::new(format!("signals can't be received: {error}")))?;
+    let mut ears = open()?;
     loop {
         let (kind, ends) = ears.hear().await;
-        let number = u8::try_from(kind.as_raw_value()).unwrap_or(u8::MAX);
+        let number = number(kind);
         if !passing {
             match ends {
                 true => return Ok(number),

@@ -2,7 +2,12 @@
 // Helpers of tests, where the lint doesn't see that they are.
 #![allow(clippy::unwrap_used)]
 
+mod cluster;
+mod deploy;
 mod documents;
 mod home;
 mod hostile;
+mod raw;
+mod raw_doctor;
 mod sessions;
+mod settings;

@@ -355,6 +355,9 @@ impl LogWriter {
     }
 
     fn write(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
+        if super::reserve::is_short(&self.log.dir) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         let create = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
         if self.data.is_none() {
             let segment = Segment { start: self.log.end, length: 0, size: 0, indexed: false };

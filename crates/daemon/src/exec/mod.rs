@@ -3,6 +3,7 @@
 mod budget;
 pub mod control;
 pub mod log;
+pub mod reserve;
 mod retention;
 pub mod zygote;
 
@@ -34,6 +35,8 @@ pub struct Execs {
     root: PathBuf,
     workdir: RawPath,
     zygote: tokio::sync::Mutex<Arc<Zygote>>,
+    /// Knows which paths stand for others.
+    files: Arc<podbay_fsops::Files>,
     /// Those of which something may live: looking at every directory would take long where there are thousands.
     maybe_alive: Mutex<BTreeSet<ExecId>>,
 }
@@ -56,13 +59,15 @@ impl Execs {
     ///
     /// # Errors
     /// When their directory can't be made.
-    pub fn new(state: &Path, workdir: RawPath, zygote: Zygote) -> io::Result<Self> {
+    pub fn new(state: &Path, workdir: RawPath, zygote: Zygote, files: Arc<podbay_fsops::Files>) -> io::Result<Self> {
         let root = state.join("exec");
         fs::create_dir_all(&root)?;
+        // Where there is no room now there may be later.
+        let _ = reserve::fill(state);
         let zygote = tokio::sync::Mutex::new(Arc::new(zygote));
         // A daemon before this one may have left commands running.
         let maybe_alive = Mutex::new(fs::read_dir(&root)?.flatten().filter_map(|entry| id_of(&entry)).collect());
-        Ok(Self { root, workdir, zygote, maybe_alive })
+        Ok(Self { root, workdir, zygote, files, maybe_alive })
     }
 
     fn dir(&self, id: &ExecId) -> PathBuf {
@@ -84,6 +89,9 @@ impl Execs {
         let prepared = self.prepare(id).map_err(|error| exec_io(id, "its directory can't be prepared", &error))?;
         self.remember(id).await;
         retention::sweep(&self.root);
+        if let Some(state) = self.root.parent() {
+            let _ = reserve::fill(state);
+        }
         let (lock, listener) = prepared;
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()
             .map_err(|error| exec_io(id, "no connection to its shim can be made", &error))?;
@@ -92,9 +100,10 @@ impl Execs {
             .map_err(|error| exec_io(id, "its shim can't be started", &error))?;
         drop((lock, listener, theirs));
         let mut link = Link::new(ours).map_err(|error| exec_io(id, "its shim can't be reached", &error))?;
+        let cwd = self.start_of(command.cwd.as_ref());
         let start = control::Start {
             id: id.clone(),
-            command: Command { cwd: Some(self.start_of(command.cwd.as_ref())), ..command },
+            command: Command { cwd: Some(self.files.rerooted(cwd)), ..command },
             log: RawPath::from(dir.join(log::HEAD).as_os_str().as_bytes()),
         };
         match link.send(&Request::Start(Box::new(start)), &[]).await {
@@ -133,7 +142,7 @@ impl Execs {
         // Something in the sandbox has killed it.
         let mut current = self.zygote.lock().await;
         if Arc::ptr_eq(&current, &zygote) {
-            *current = Arc::new(Zygote::restart()?);
+            *current = Arc::new(zygote.restart()?);
         }
         let zygote = current.clone();
         drop(current);

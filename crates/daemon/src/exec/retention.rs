@@ -19,15 +19,21 @@ const RETRY_WINDOW: Duration = Duration::from_secs(600);
 /// More than this many are never kept: a sandbox that runs commands this fast doesn't wait ten minutes for one.
 const MOST: usize = 65_536;
 
+/// More than this many are not kept when the disk is full: without room no new one could be remembered at all.
+const WHEN_FULL: usize = 512;
+
 /// Looking is cheap when done seldom.
 const EVERY: u32 = 512;
 
-/// Forgets old commands, every so many calls.
+/// Forgets old commands, every so many calls, and when the disk is full.
 pub(super) fn sweep(root: &Path) {
     static CALLS: AtomicU32 = AtomicU32::new(1);
-    if CALLS.fetch_add(1, Ordering::Relaxed).is_multiple_of(EVERY) {
+    let calls = CALLS.fetch_add(1, Ordering::Relaxed);
+    let full = calls.is_multiple_of(EVERY / 16) && fs::File::open(root).is_ok_and(super::reserve::is_short);
+    if full || calls.is_multiple_of(EVERY) {
+        let most = if full { WHEN_FULL } else { MOST };
         let root = root.to_owned();
-        tokio::task::spawn_blocking(move || forget(&root, SystemTime::now(), KEEP, MOST));
+        tokio::task::spawn_blocking(move || forget(&root, SystemTime::now(), KEEP, most));
     }
 }
 

@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Command, Stdio};
 
+use podbay_jail::{Bars, Cell};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
 };
@@ -17,12 +18,16 @@ use tokio::net::UnixStream;
 
 use crate::sys::{self, Fork, Reaped};
 
+/// The number of the bars' descriptor: the socket has 3.
+const BARS: i32 = 4;
+
 /// Directory, listening socket, first connection.
 const DESCRIPTORS: usize = 3;
 
 /// The way to the zygote.
 pub struct Zygote {
     socket: UnixStream,
+    cell: Option<Cell>,
 }
 
 /// A zygote that was forked before there was an asynchronous runtime.
@@ -31,14 +36,15 @@ pub struct Forked(std::os::unix::net::UnixStream);
 /// Forks the zygote. To be called first of all, while there is one thread and no descriptor of importance.
 ///
 /// # Errors
-/// When the kernel has no room for a socket or a process.
-pub fn fork() -> io::Result<Forked> {
+/// When the kernel has no room for a socket or a process, or can't confine commands as the cell says.
+pub fn fork(cell: Option<&Cell>) -> io::Result<Forked> {
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+    let bars = cell.map(Cell::prepare).transpose().map_err(io::Error::other)?;
     match sys::fork()? {
         Fork::Parent => Ok(Forked(ours)),
         Fork::Child => {
             drop(ours);
-            std::process::exit(main(theirs.into()));
+            std::process::exit(main(theirs.into(), bars));
         }
     }
 }
@@ -48,21 +54,24 @@ impl Zygote {
     ///
     /// # Errors
     /// When the socket can't be watched.
-    pub fn new(forked: Forked) -> io::Result<Self> {
+    pub fn new(forked: Forked, cell: Option<Cell>) -> io::Result<Self> {
         forked.0.set_nonblocking(true)?;
-        Ok(Self { socket: UnixStream::from_std(forked.0)? })
+        Ok(Self { socket: UnixStream::from_std(forked.0)?, cell })
     }
 
     /// Starts another one by running podbayd anew, after the first was killed.
     ///
     /// # Errors
     /// When podbayd's own program can't be run.
-    pub fn restart() -> io::Result<Self> {
+    pub fn restart(&self) -> io::Result<Self> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         let mut command = Command::new("/proc/self/exe");
         command.arg("zygote").stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null());
+        if let Some(cell) = &self.cell {
+            command.arg("--cell").arg(serde_json::to_string(cell)?);
+        }
         command.spawn()?;
-        Self::new(Forked(ours))
+        Self::new(Forked(ours), self.cell.clone())
     }
 
     /// Forks a shim with these descriptors.
@@ -82,11 +91,21 @@ impl Zygote {
     }
 }
 
-/// The zygote's life, until podbayd is gone. Its children, the shims, stay.
-pub fn main(socket: OwnedFd) -> i32 {
+/// The zygote's life, until podbayd is gone. Its children, the shims, stay. Commands are put behind the bars.
+pub fn main(socket: OwnedFd, bars: Option<Bars>) -> i32 {
+    // It and the shims run podbayd's own program anew after a restart, which makes them readable again.
+    sys::hide_memory();
+    sys::survive_failed_writes();
     // Shims inherit everything, so nothing may be open that podbayd had open.
-    let Ok(socket) = sys::move_to_three(socket) else { return 1 };
-    sys::close_from(4);
+    let Ok(away) = rustix::io::fcntl_dupfd_cloexec(&socket, BARS + 1) else { return 1 };
+    drop(socket);
+    let Ok(bars) = bars.map(|bars| bars.moved_to(BARS)).transpose() else { return 1 };
+    let Ok(socket) = sys::move_to_three(away) else { return 1 };
+    sys::close_from(if bars.is_some() { BARS + 1 } else { BARS });
+    // Commands may signal each other, and their shims, but not podbayd.
+    if bars.is_some() && podbay_jail::keep_signals_in().is_err() {
+        return 1;
+    }
     let Ok(children) = sys::child_signals() else { return 1 };
     loop {
         let mut fds = [
@@ -108,7 +127,7 @@ pub fn main(socket: OwnedFd) -> i32 {
                 Ok(Some([dir, listener, first])) => match sys::fork() {
                     Ok(Fork::Child) => {
                         drop((socket, children));
-                        std::process::exit(crate::shim::run(dir, listener, first));
+                        std::process::exit(crate::shim::run(dir, listener, first, bars));
                     }
                     // Closing the descriptors tells podbayd that there is no shim.
                     Ok(Fork::Parent) | Err(_) => {}

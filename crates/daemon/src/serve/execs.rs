@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes, BytesMut};
 use podbay_proto::body::Payload;
 use podbay_proto::exec::{
-    Attach, Attached, Command, ExecId, Info, Input, InputTaken, Run, RunOutput, Signal, Signalled, Start, Status,
-    Stream,
+    Attach, Attached, Command, ExecId, Info, Input, InputTaken, Run, RunOutput, Signal, Signalled, Start, State,
+    Status, Stream,
 };
 use podbay_proto::record::{self, Record, RecordReader};
 use podbay_proto::{Error, ErrorCode, Result};
@@ -162,6 +162,23 @@ fn encode_output(stream: Stream, data: &[u8]) -> Bytes {
     bytes.freeze()
 }
 
+/// Why a shim hung up on input: the command has ended, or bytes before it are missing.
+async fn refused(execs: &Execs, request: &Input) -> Result<InputTaken> {
+    let info = match execs.find(&request.id).await? {
+        Found::Settled(info) => Some(info),
+        // The outcome is on file before the shim goes, and its socket can still be reached while it goes.
+        Found::Shim(_) => {
+            Some(execs.settled(&request.id)?).filter(|info| matches!(info.state, State::Exited(_) | State::Failed(_)))
+        }
+    };
+    if let Some(info) = info {
+        return Ok(InputTaken { total: info.input_bytes, closed: true });
+    }
+    let message =
+        format!("command {}: input at offset {} was refused: bytes before it are missing", request.id, request.offset);
+    Err(Error::new(ErrorCode::InvalidArgument, message))
+}
+
 /// Writes to a command's standard input.
 pub async fn input(execs: &Execs, request: Input, data: &[u8]) -> Result<Reply> {
     if data.len() > MAX_INPUT {
@@ -174,16 +191,7 @@ pub async fn input(execs: &Execs, request: Input, data: &[u8]) -> Result<Reply> 
             let ask = Request::Input { offset: request.offset, close: request.close, length: data.len() };
             match link.ask(&ask, data).await {
                 Ok(taken) => taken,
-                Err(_) => match execs.find(&request.id).await? {
-                    Found::Settled(info) => InputTaken { total: info.input_bytes, closed: true },
-                    Found::Shim(_) => {
-                        let message = format!(
-                            "command {}: input at offset {} was refused: bytes before it are missing",
-                            request.id, request.offset
-                        );
-                        return Err(Error::new(ErrorCode::InvalidArgument, message));
-                    }
-                },
+                Err(_) => refused(execs, &request).await?,
             }
         }
     };

@@ -29,19 +29,19 @@ const SMALL: usize = 256 << 10;
 /// The most that `edit` takes: it keeps the file and both texts in memory.
 const MAX_EDIT: usize = 256 << 20;
 
-/// The file operations of a sandbox.
-pub fn new(state: &Path, workdir: &Path) -> Files {
-    let reroots = ARTEFACTS
-        .iter()
-        .map(PathBuf::from)
-        .filter(|artefact| !can_write(artefact))
-        .filter_map(|artefact| {
+/// The file operations of a sandbox. `elsewhere` are paths that stand for others; where there are any, nothing of the
+/// sandbox lies at the file system's root.
+pub fn new(state: &Path, workdir: &Path, elsewhere: Vec<(PathBuf, PathBuf)>) -> Files {
+    let confined = !elsewhere.is_empty();
+    let artefacts = ARTEFACTS.iter().map(PathBuf::from).filter(|artefact| confined || !can_write(artefact)).filter_map(
+        |artefact| {
             let elsewhere = state.join("artefacts").join(artefact.strip_prefix("/").ok()?);
             // Where not even this can be made, writing says why.
             fs::create_dir_all(&elsewhere).ok()?;
             Some((artefact, elsewhere))
-        })
-        .collect();
+        },
+    );
+    let reroots = artefacts.chain(elsewhere).collect();
     Files::new(Settings { workdir: workdir.to_owned(), hidden: vec![state.to_owned()], reroots })
 }
 

@@ -55,6 +55,10 @@ pub struct Options {
     pub idle_ttl: Option<Duration>,
     /// Gets a byte once the daemon can be reached.
     pub ready: Option<OwnedFd>,
+    /// What commands are confined to, where the sandbox as a whole may more than they.
+    pub cell: Option<podbay_jail::Cell>,
+    /// Paths that stand for others, where the sandbox has no file system of its own.
+    pub elsewhere: Vec<(PathBuf, PathBuf)>,
 }
 
 /// Why serving came to an end.
@@ -93,7 +97,8 @@ pub fn run(mut options: Options) -> io::Result<Outcome> {
         Err(rustix::io::Errno::WOULDBLOCK) => return Ok(Outcome::AlreadyRunning),
         Err(error) => return Err(error.into()),
     }
-    let forked = zygote::fork()?;
+    sys::survive_failed_writes();
+    let forked = zygote::fork(options.cell.as_ref())?;
     sys::hide_memory();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -120,12 +125,12 @@ fn prepare_state(state: &Path) -> io::Result<PathBuf> {
 
 async fn serve(options: Options, state: &Path, socket: Option<OwnedFd>, forked: Forked) -> io::Result<Outcome> {
     let workdir = options.workdir.unwrap_or_else(|| default_workdir().to_owned());
-    let files = Arc::new(files::new(state, &workdir));
+    let files = Arc::new(files::new(state, &workdir, options.elsewhere));
     let workdir = RawPath::from(workdir.as_os_str().as_bytes());
     let daemon = Arc::new(Daemon {
         instance: random_name()?,
         state: RawPath::from(state.as_os_str().as_bytes()),
-        execs: Arc::new(Execs::new(state, workdir.clone(), Zygote::new(forked)?)?),
+        execs: Arc::new(Execs::new(state, workdir.clone(), Zygote::new(forked, options.cell)?, files.clone())?),
         files,
         workdir,
         repeats: Arc::default(),

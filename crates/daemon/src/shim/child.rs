@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::{self, Stdio};
 
+use podbay_jail::Bars;
 use podbay_proto::exec::{Limits, Program};
 use podbay_proto::{Error, ErrorCode, RawPath, Result};
 use rustix::process::{Resource, Rlimit};
@@ -29,11 +30,11 @@ pub struct Child {
     pub stderr: Option<OwnedFd>,
 }
 
-/// Starts it.
+/// Starts it, behind bars where there are any.
 ///
 /// # Errors
 /// `spawn_failed`, or what is wrong with the working directory.
-pub fn spawn(start: &control::Start, confinement: Option<&Confinement>) -> Result<Child> {
+pub fn spawn(start: &control::Start, confinement: Option<&Confinement>, bars: Option<Bars>) -> Result<Child> {
     let mut command = command_line(start)?;
     let (stdout, stdout_theirs) = pipe()?;
     let stderr = if start.command.merge {
@@ -74,7 +75,8 @@ pub fn spawn(start: &control::Start, confinement: Option<&Confinement>) -> Resul
     let doors = confinement.map(Confinement::doors).transpose()?.unwrap_or_default();
     sys::before_exec(&mut command, move || {
         confinement::enter(&doors)?;
-        prepare(&limits)
+        prepare(&limits)?;
+        bars.as_ref().map_or(Ok(()), Bars::enter)
     });
     let child = command.spawn().map_err(|error| spawn_error(start, &error))?;
     Ok(Child { pid: child.id() as i32, stdin, stdout, stderr })

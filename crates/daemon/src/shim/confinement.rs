@@ -7,6 +7,8 @@ use podbay_jail::Cgroup;
 use podbay_proto::exec::{ExecId, Limits};
 use podbay_proto::{Error, ErrorCode, Result};
 
+use crate::complaint::complain;
+
 /// The cgroup of one command.
 pub struct Confinement {
     cgroup: Cgroup,
@@ -67,7 +69,7 @@ impl Confinement {
     /// Removes it, once nothing of the command is left.
     pub fn remove(&self) {
         if let Err(error) = self.cgroup.remove() {
-            eprintln!("podbayd: {error}");
+            complain(error);
         }
     }
 }

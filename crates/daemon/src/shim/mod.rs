@@ -16,6 +16,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
+use podbay_jail::Bars;
 use podbay_proto::exec::{Exit, Info, Signalled, State, Stream, Target, Usage};
 use podbay_proto::message::{HeadReader, decode_head};
 use podbay_proto::record;
@@ -26,8 +27,10 @@ use self::child::Child;
 use self::confinement::Confinement;
 use self::connection::{Connection, Role};
 use self::input::Input;
+use crate::complaint::complain;
 use crate::exec::control::{self, Request};
 use crate::exec::log::{CHUNK, Cursor, LogWriter};
+use crate::exec::reserve;
 use crate::sys::{self, Ended, Reaped};
 
 /// A reader that takes nothing for this long doesn't hold the command back any longer.
@@ -37,12 +40,14 @@ const STALLED: Duration = Duration::from_secs(60);
 const KILL_AGAIN: Duration = Duration::from_millis(20);
 
 /// Runs a command to its end. Called in a fresh fork of the zygote; the process ends with this call.
-pub fn run(dir: OwnedFd, listener: OwnedFd, first: OwnedFd) -> i32 {
+///
+/// Where commands are confined more than the shim, `bars` are what keeps them.
+pub fn run(dir: OwnedFd, listener: OwnedFd, first: OwnedFd, bars: Option<Bars>) -> i32 {
     // With nobody to tell, the directory without its final file tells that the outcome is unknown.
-    match Shim::start(dir, listener.into(), first.into()).and_then(|mut shim| shim.attend()) {
+    match Shim::start(dir, listener.into(), first.into(), bars).and_then(|mut shim| shim.attend()) {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("podbayd: a command's shim gave up: {error}");
+            complain(format_args!("a command's shim gave up: {error}"));
             1
         }
     }
@@ -77,7 +82,7 @@ struct Clock {
 }
 
 impl Shim {
-    fn start(dir: OwnedFd, listener: UnixListener, mut first: UnixStream) -> io::Result<Self> {
+    fn start(dir: OwnedFd, listener: UnixListener, mut first: UnixStream, bars: Option<Bars>) -> io::Result<Self> {
         rustix::process::fchdir(&dir)?;
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let children = sys::child_signals()?;
@@ -107,9 +112,12 @@ impl Shim {
             children,
             start,
         };
+        if !reserve::lay_in(&temporary(control::ENDED)) {
+            eprintln!("podbayd: command {}: the disk is full, and its outcome may get lost", shim.start.id);
+        }
         let spawned = Confinement::make(&shim.start.id, &shim.start.command.limits).and_then(|confinement| {
             shim.confinement = confinement;
-            child::spawn(&shim.start, shim.confinement.as_ref())
+            child::spawn(&shim.start, shim.confinement.as_ref(), bars)
         });
         match spawned {
             Ok(Child { pid, stdin, stdout, stderr }) => {
@@ -408,15 +416,18 @@ impl Shim {
     }
 
     /// Writes a file of the directory so that it is there whole or not at all.
-    ///
-    /// On a full disk it isn't there. Whoever waits learns the outcome all the same; who asks later finds it lost.
     fn write_file(&self, name: &str, info: &Info) {
-        let temporary = format!(".{name}");
-        let written = serde_json::to_vec(info).map_err(io::Error::from);
-        let written = written.and_then(|json| std::fs::write(&temporary, json));
+        let temporary = temporary(name);
+        // Who reads it finds nothing alive any more, and without them its space is bounded.
+        let kept = Info { processes: Vec::new(), ..info.clone() };
+        let written = serde_json::to_vec(&kept).map_err(io::Error::from);
+        let written = written.and_then(|json| reserve::write(&temporary, &json));
         if let Err(error) = written.and_then(|()| std::fs::rename(&temporary, name)) {
-            eprintln!("podbayd: command {}: '{name}' can't be written: {error}", self.start.id);
+            complain(format_args!("command {}: '{name}' can't be written: {error}", self.start.id));
             let _ = std::fs::remove_file(&temporary);
+        } else if name == control::ENDED {
+            // It says all that the other said, and thousands of both would be a lot.
+            let _ = std::fs::remove_file(control::STARTED);
         }
     }
 
@@ -424,6 +435,11 @@ impl Shim {
         let (log, end) = (self.log.log(), self.end.as_deref());
         self.connections.retain_mut(|connection| connection.pump(log, end).is_ok());
     }
+}
+
+/// A file's name until it is whole.
+fn temporary(name: &str) -> String {
+    format!(".{name}")
 }
 
 fn read_start(first: &mut UnixStream) -> io::Result<(control::Start, Bytes)> {

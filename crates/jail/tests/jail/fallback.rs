@@ -5,16 +5,16 @@ use std::io::Read;
 use std::net::{TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use podbay_jail::{Exit, Isolation, Jail, Mount, Network, spawn};
+use podbay_jail::{Cell, Exit, Isolation, Jail, Mount, Network, keep_signals_in, own_id, spawn};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::harness::{Case, World, attempt, start, unreadable};
+use crate::harness::{Case, Verdict, World, attempt, start, unreadable};
 use crate::processes::{descendants, lives, soon};
 use crate::raw::{self, call, refused, text};
 
@@ -22,24 +22,43 @@ pub(crate) const CASES: &[Case] = &[
     ("fallback_opens_only_what_is_given", files),
     ("fallback_changes_nothing_outside", metadata),
     ("fallback_has_no_sockets", sockets),
+    ("fallback_has_the_network_that_is_asked_for", network),
     ("fallback_reaches_no_process_outside", processes),
+    ("fallback_commands_dont_reach_podbayd", podbayd),
+    ("fallback_closes_the_kernels_doors", kernel),
     ("fallback_runs_programs", programs),
     ("fallback_ends_all_it_started", all_end),
     ("fallback_dies_with_its_maker", dies_with_maker),
     ("fallback_refuses_what_it_cannot_do", refusals),
+    ("fallback_is_named_where_there_are_no_namespaces", no_namespaces),
 ];
 
-/// A jail without namespaces; as root, which it is not for, the case has nothing to try.
+/// A jail without namespaces. Root's is a user of its own, whose the workspace is.
 fn jail(world: &World) -> Jail {
     let mut jail = world.jail();
     jail.isolation = Isolation::Landlock;
-    jail.workspace = Some(world.directory("work"));
+    let workspace = world.directory("work");
     if world.root {
-        let error = spawn(&jail, &[], || 0).unwrap_err().to_string();
-        assert!(error.contains("ordinary user"), "{error}");
-        std::process::exit(0);
+        let own = own_id(&jail.id).unwrap();
+        chown(&workspace, Some(own), Some(own)).unwrap();
     }
+    jail.workspace = Some(workspace);
     jail
+}
+
+/// Tries something as a command does: behind podbayd's walls and its own.
+fn attempt_as_command(jail: &Jail, inside: impl FnOnce() -> Verdict) {
+    let cell = Cell::of(jail).unwrap();
+    attempt(jail, || {
+        step_in(&cell)?;
+        inside()
+    });
+}
+
+fn step_in(cell: &Cell) -> Verdict {
+    keep_signals_in().map_err(|error| error.to_string())?;
+    let bars = cell.prepare().map_err(|error| error.to_string())?;
+    bars.enter().map_err(|error| error.to_string())
 }
 
 fn files(world: &World) {
@@ -50,7 +69,7 @@ fn files(world: &World) {
     fs::write(given.join("file"), "given").unwrap();
     jail.mounts.push(Mount { host: given.clone(), inside: given.clone(), writable: false });
     let workspace = jail.workspace.clone().unwrap();
-    attempt(&jail, || {
+    attempt_as_command(&jail, || {
         assert_eq!(fs::read_to_string(given.join("file")).unwrap(), "given");
         fs::write(workspace.join("made"), "x").unwrap();
         assert_eq!(std::env::current_dir().unwrap(), workspace);
@@ -87,14 +106,27 @@ fn metadata(world: &World) {
     fs::write(&secret, "host").unwrap();
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
     let before = fs::metadata(&secret).unwrap();
-    attempt(&jail, || {
+    let workspace = jail.workspace.clone().unwrap();
+    attempt_as_command(&jail, || {
         let path = std::ffi::CString::new(secret.to_str().unwrap()).unwrap();
         let (at, path) = (libc::AT_FDCWD as u64, text(&path));
         refused("fchmodat", libc::SYS_fchmodat, [at, path, 0o777, 0, 0, 0], libc::EPERM)?;
         refused("fchmodat2", 452, [at, path, 0o777, 0, 0, 0], libc::EPERM)?;
         refused("fchownat", libc::SYS_fchownat, [at, path, 0, 0, 0, 0], libc::EPERM)?;
-        refused("utimensat", libc::SYS_utimensat, [at, path, 0, 0, 0, 0], libc::EPERM)?;
+        // Where the filter leaves it to the kernel, that has another number for it.
+        let errno = if world.root { libc::EACCES } else { libc::EPERM };
+        refused("utimensat", libc::SYS_utimensat, [at, path, 0, 0, 0, 0], errno)?;
         refused("setxattr", libc::SYS_setxattr, [path, text(c"user.x"), path, 1, 0, 0], libc::EPERM)?;
+        let own = File::create(workspace.join("own")).unwrap();
+        own.set_permissions(fs::Permissions::from_mode(0o755)).map_err(|e| format!("the control: fchmod: {e}"))?;
+        let by_path = fs::set_permissions(workspace.join("own"), fs::Permissions::from_mode(0o700));
+        if by_path.is_ok() != world.root {
+            return Err(format!("chmod of one's own file: {by_path:?}"));
+        }
+        let set_id = fs::set_permissions(workspace.join("own"), fs::Permissions::from_mode(0o4755));
+        if set_id.is_ok() || own.set_permissions(fs::Permissions::from_mode(0o4755)).is_ok() {
+            return Err("a set-id bit was set".into());
+        }
         refused("shmget", libc::SYS_shmget, [0, 4096, 0o1600, 0, 0, 0], libc::EPERM)?;
         refused("setpriority", libc::SYS_setpriority, [2, 0, 19, 0, 0, 0], libc::EPERM)?;
         // A path only opened, not for reading: its mode can't be changed by the back door.
@@ -113,7 +145,20 @@ fn sockets(world: &World) {
     let jail = jail(world);
     let address = SocketAddr::from_abstract_name(format!("podbay-test-{}", std::process::id())).unwrap();
     let _listener = UnixListener::bind_addr(&address).unwrap();
-    attempt(&jail, || {
+    // A socket with a path, as the host's log and bus have them. Landlock has no say on them.
+    let path = world.scratch.join("datagrams");
+    let log = UnixDatagram::bind(&path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+    log.set_nonblocking(true).unwrap();
+    attempt_as_command(&jail, || {
+        if UnixDatagram::pair().is_ok_and(|(one, _)| one.send_to(b"x", &path).is_ok()) {
+            return Err("one end of a pair reached a socket of the host".into());
+        }
+        for family in 0..46_u64 {
+            for kind in 1..=10 {
+                refused(&format!("socket {family} {kind}"), libc::SYS_socket, [family, kind, 0, 0, 0, 0], libc::EPERM)?;
+            }
+        }
         if UnixStream::connect_addr(&address).is_ok() || UnixStream::connect("/run/docker.sock").is_ok() {
             return Err("a unix socket of the host was reached".into());
         }
@@ -125,12 +170,117 @@ fn sockets(world: &World) {
         }
         UnixStream::pair().map(drop).map_err(|error| format!("the control: a pair can be made: {error}"))
     });
+    assert!(log.recv(&mut [0; 8]).is_err(), "something came");
+    // podbayd itself has UNIX stream sockets and no other.
+    attempt(&jail, || {
+        UnixListener::bind(jail.workspace.as_ref().unwrap().join("own")).map_err(|error| error.to_string())?;
+        if UnixDatagram::unbound().is_ok() || UdpSocket::bind("0.0.0.0:0").is_ok() {
+            return Err("podbayd can make other sockets".into());
+        }
+        if UnixStream::connect_addr(&address).is_ok() {
+            return Err("podbayd reached an abstract socket of the host".into());
+        }
+        Ok(())
+    });
+}
+
+fn network(world: &World) {
+    let mut jail = jail(world);
+    jail.network = Network::Host;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let path = world.scratch.join("socket");
+    let _other = UnixListener::bind(&path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+    attempt_as_command(&jail, || {
+        TcpStream::connect(address).map_err(|error| format!("the control: {error}"))?;
+        UdpSocket::bind("127.0.0.1:0").map_err(|error| format!("the control: {error}"))?;
+        match UnixStream::connect(&path) {
+            Ok(_) => Err("a unix socket of the host was reached".into()),
+            Err(_) => Ok(()),
+        }
+    });
+}
+
+/// A command against podbayd, whose user it shares, and against its own shim.
+fn podbayd(world: &World) {
+    let jail = jail(world);
+    let cell = Cell::of(&jail).unwrap();
+    attempt(&jail, || {
+        let podbayd = std::process::id();
+        let tell = |what: Verdict| what.map_or_else(|_| 1, |()| 0);
+        let status = raw::in_child(|| {
+            tell((|| {
+                keep_signals_in().map_err(|error| error.to_string())?;
+                let shim = std::process::id();
+                let of_command = raw::in_child(|| {
+                    tell((|| {
+                        let bars = cell.prepare().map_err(|error| error.to_string())?;
+                        bars.enter().map_err(|error| error.to_string())?;
+                        for pid in [podbayd, shim] {
+                            let attach = [u64::from(libc::PTRACE_ATTACH), u64::from(pid), 0, 0, 0, 0];
+                            refused("ptrace", libc::SYS_ptrace, attach, libc::EPERM)?;
+                            for name in ["mem", "environ", "maps", "fd/0"] {
+                                unreadable(format!("/proc/{pid}/{name}"))?;
+                            }
+                        }
+                        let kill = [u64::from(podbayd), 0, 0, 0, 0, 0];
+                        refused("kill", libc::SYS_kill, kill, libc::EPERM)?;
+                        call(libc::SYS_kill, [u64::from(shim), 0, 0, 0, 0, 0])
+                            .map(drop)
+                            .map_err(|errno| format!("the control: {errno}"))
+                    })())
+                });
+                if of_command == 0 { Ok(()) } else { Err(format!("status {of_command}")) }
+            })())
+        });
+        // A shim ends what it started.
+        let mut child = Command::new("/bin/sleep").arg("600").spawn().map_err(|error| error.to_string())?;
+        child.kill().and_then(|()| child.wait()).map_err(|error| format!("the control: {error}"))?;
+        if status == 0 { Ok(()) } else { Err(format!("a command got at podbayd, or the control failed: {status}")) }
+    });
+}
+
+/// The kernel's doors, tried as a command.
+fn kernel(world: &World) {
+    let jail = jail(world);
+    attempt_as_command(&jail, || {
+        let zero = [0_u64; 6];
+        for (what, number) in [
+            ("mount", libc::SYS_mount),
+            ("unshare", libc::SYS_unshare),
+            ("setns", libc::SYS_setns),
+            ("chroot", libc::SYS_chroot),
+            ("pivot_root", libc::SYS_pivot_root),
+            ("io_uring_setup", libc::SYS_io_uring_setup),
+            ("keyctl", libc::SYS_keyctl),
+            ("add_key", libc::SYS_add_key),
+            ("bpf", libc::SYS_bpf),
+            ("perf_event_open", libc::SYS_perf_event_open),
+            ("userfaultfd", libc::SYS_userfaultfd),
+            ("process_vm_readv", libc::SYS_process_vm_readv),
+            ("pidfd_getfd", libc::SYS_pidfd_getfd),
+            ("open_by_handle_at", libc::SYS_open_by_handle_at),
+        ] {
+            refused(what, number, zero, libc::EPERM)?;
+        }
+        let user = [(libc::CLONE_NEWUSER | libc::SIGCHLD) as u64, 0, 0, 0, 0, 0];
+        refused("clone with a namespace", libc::SYS_clone, user, libc::EPERM)?;
+        refused("clone3", libc::SYS_clone3, zero, libc::ENOSYS)?;
+        // Set-id programs give nothing.
+        let output = Command::new("/bin/sh").args(["-c", "su -c id root </dev/null 2>&1; id -u"]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        match said.lines().last() {
+            Some("0") | None => Err(said),
+            Some(_) => Ok(()),
+        }
+    });
 }
 
 fn processes(world: &World) {
     let jail = jail(world);
     let outside = u64::from(std::process::id());
-    attempt(&jail, || {
+    attempt_as_command(&jail, || {
         for (what, pid) in [("maker", outside), ("guardian", u64::from(std::os::unix::process::parent_id()))] {
             for signal in [0, 9, 15] {
                 refused(
@@ -158,7 +308,7 @@ fn processes(world: &World) {
 
 fn programs(world: &World) {
     let jail = jail(world);
-    attempt(&jail, || {
+    attempt_as_command(&jail, || {
         let script = "set -e; [ \"$HOME\" = \"$PWD\" ]; echo x > f; mkdir d; mv f d; cat d/f | grep -q x; ls /usr/bin > /dev/null";
         let output = Command::new("/bin/sh").args(["-c", script]).output().unwrap();
         if !output.status.success() {
@@ -251,6 +401,33 @@ fn refusals(world: &World) {
         assert!(error.contains(word), "{error}");
     };
     refused(&|jail| jail.workspace = None, "workspace");
-    refused(&|jail| jail.network = Network::Host, "network");
+    if world.root {
+        refused(&|jail| jail.workspace = Some(world.scratch.clone()), "belongs to root");
+    }
     refused(&|jail| jail.mounts.push(Mount { host: "/usr".into(), inside: "/x".into(), writable: false }), "/usr too");
+}
+
+/// As on a machine that gives nobody a user namespace.
+fn no_namespaces(world: &World) {
+    use seccompiler::{SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule};
+    let bit = libc::CLONE_NEWUSER as u64;
+    let user = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bit), bit).unwrap();
+    let rules = [libc::SYS_clone, libc::SYS_unshare].map(|call| {
+        let rule = SeccompRule::new(vec![user.clone()]).unwrap();
+        (call, vec![rule])
+    });
+    let errno = SeccompAction::Errno(libc::EPERM as u32);
+    let architecture = std::env::consts::ARCH.try_into().unwrap();
+    let filter = SeccompFilter::new(rules.into_iter().collect(), SeccompAction::Allow, errno, architecture).unwrap();
+    let program: seccompiler::BpfProgram = filter.try_into().unwrap();
+    seccompiler::apply_filter(&program).unwrap();
+
+    let report = podbay_jail::probe();
+    assert_eq!(report.isolation, Some(Isolation::Landlock), "{report:#?}");
+    let named = |text: &str| text.contains("--isolation landlock");
+    let lacking = report.findings.iter().find(|finding| !finding.available).unwrap();
+    assert!(lacking.fix.as_deref().is_some_and(named), "{lacking:?}");
+    let error = spawn(&world.jail(), &[], || 0).unwrap_err().to_string();
+    assert!(error.contains("namespaces") && named(&error), "{error}");
+    attempt_as_command(&jail(world), || Ok(()));
 }

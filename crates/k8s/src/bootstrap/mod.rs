@@ -3,8 +3,12 @@
 //! One exec does all: it runs a short script, which becomes `podbayd connect`. The script asks for podbayd's bytes only when
 //! the container hasn't got them. Nothing may be sent behind them until podbayd has greeted: BusyBox's `head -c` swallows it.
 
+use std::io;
+use std::time::Duration;
+
 use podbay_proto::session::GREETING;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
 
 use crate::channel::exec_stream::ExecStream;
 use crate::error::{Error, Result};
@@ -21,6 +25,13 @@ const LONGEST_LINE: usize = 4 << 10;
 /// The most lines that a container may print of its own accord.
 const MOST_LINES: usize = 64;
 
+/// How long the container may be silent: the script may wait for another client's upload.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// podbayd is sent in pieces, and each must be taken within a time: a slow line is no error, one that hangs is.
+const PIECE: usize = 64 << 10;
+const PIECE_TIME: Duration = Duration::from_secs(20);
+
 /// The command to run in the container.
 pub(crate) fn command(workdir: &str) -> [String; 5] {
     ["sh".into(), "-c".into(), SCRIPT.into(), "podbay".into(), workdir.into()]
@@ -30,7 +41,7 @@ pub(crate) fn command(workdir: &str) -> [String; 5] {
 pub(crate) async fn run(stream: &mut ExecStream) -> Result<()> {
     let mut sent = false;
     for _ in 0..MOST_LINES {
-        let line = match line(stream).await {
+        let line = match timeout(SILENCE, line(stream)).await.unwrap_or_else(|_| Err(late(SILENCE))) {
             Ok(Some(line)) => line,
             Ok(None) => return Err(ended(stream)),
             Err(error) => return Err(Error::Bootstrap(format!("{error}{}", said(stream)))),
@@ -54,14 +65,20 @@ async fn send(stream: &mut ExecStream, arch: &str) -> Result<()> {
     let bytes = daemon(arch)?;
     let work = async {
         stream.write_all(format!("{}\n", bytes.len()).as_bytes()).await?;
-        stream.write_all(bytes).await?;
-        stream.flush().await
+        for piece in bytes.chunks(PIECE) {
+            timeout(PIECE_TIME, stream.write_all(piece)).await.unwrap_or_else(|_| Err(late(PIECE_TIME)))?;
+        }
+        timeout(PIECE_TIME, stream.flush()).await.unwrap_or_else(|_| Err(late(PIECE_TIME)))
     };
     if let Err(error) = work.await {
         // Whoever stopped reading may have said why; the next line tells.
         tracing::debug!(%error, "podbayd couldn't be sent");
     }
     Ok(())
+}
+
+fn late(limit: Duration) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("nothing moved for {} s", limit.as_secs()))
 }
 
 /// podbayd for what `uname -m` calls an architecture.
@@ -77,7 +94,7 @@ fn daemon(arch: &str) -> Result<&'static [u8]> {
 }
 
 /// One line, without its end; nothing when the output has ended.
-async fn line(stream: &mut ExecStream) -> std::io::Result<Option<String>> {
+async fn line(stream: &mut ExecStream) -> io::Result<Option<String>> {
     let mut line = Vec::new();
     loop {
         // Byte by byte out of memory: what follows the line belongs to whoever reads next.
@@ -88,7 +105,7 @@ async fn line(stream: &mut ExecStream) -> std::io::Result<Option<String>> {
         match byte[0] {
             b'\n' => return Ok(Some(String::from_utf8_lossy(&line).into_owned())),
             byte if line.len() < LONGEST_LINE => line.push(byte),
-            _ => return Err(std::io::Error::other("the container prints something that isn't a line")),
+            _ => return Err(io::Error::other("the container prints something that isn't a line")),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! pods/exec: needs no router, and works with every container runtime.
 
 use std::io;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
@@ -12,6 +13,9 @@ use super::exec_stream::{ExecStream, Witness};
 use super::websocket;
 use crate::bootstrap;
 use crate::error::{Error, Result};
+
+/// How long the API server may take to answer. Without an end a connection that hangs would never be given up.
+const ANSWER: Duration = Duration::from_secs(20);
 
 /// A container of one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +45,13 @@ impl ExecChannel {
         Self { client, container, workdir: workdir.into(), witness: None }
     }
 
+    /// The same container by another way to the cluster.
+    #[must_use]
+    pub fn with_client(mut self, client: kube::Client) -> Self {
+        self.client = client;
+        self
+    }
+
     /// Calls this whenever the channel is used.
     #[must_use]
     pub(crate) fn watched_by(mut self, witness: Witness) -> Self {
@@ -53,6 +64,11 @@ impl ExecChannel {
     /// # Errors
     /// When the API server refuses, or the pod isn't the one that is meant.
     pub async fn start(&self, command: &[&str]) -> Result<ExecStream> {
+        let late = |_| Error::Upgrade { what: "exec", reason: format!("no answer in {} s", ANSWER.as_secs()) };
+        tokio::time::timeout(ANSWER, self.open_stream(command)).await.map_err(late)?
+    }
+
+    async fn open_stream(&self, command: &[&str]) -> Result<ExecStream> {
         self.check().await?;
         let Container { namespace, pod, name, .. } = &self.container;
         let parameters = AttachParams::default().stdin(true).stdout(true).stderr(true).container(name);

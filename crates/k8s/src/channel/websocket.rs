@@ -62,7 +62,10 @@ pub(crate) async fn upgrade(
     );
     let response = client.send(http::Request::from_parts(parts, Body::from(body))).await.map_err(Error::api(what))?;
     if response.status() != http::StatusCode::SWITCHING_PROTOCOLS {
-        return Err(Error::api(what)(kube::Error::Api(Box::new(status_of(response).await))));
+        return Err(match status_of(response).await {
+            Ok(status) => Error::api(what)(kube::Error::Api(Box::new(status))),
+            Err(reason) => refused(reason),
+        });
     }
     let subprotocol = agreed(response.headers(), &key).map_err(refused)?;
     let upgraded = hyper::upgrade::on(response).await.map_err(|error| refused(error.to_string()))?;
@@ -87,14 +90,16 @@ fn agreed(headers: &http::HeaderMap, key: &str) -> Result<Subprotocol, String> {
     }
 }
 
-/// The API server's reason, or as much of it as can be understood.
-async fn status_of(response: http::Response<Body>) -> Status {
-    let code = response.status().as_u16();
-    let reason = response.status().canonical_reason().unwrap_or_default().to_owned();
+/// The API server's reason, or what else was answered: a proxy in between has no such reasons, and the API server itself
+/// gives none (403, no body) when it knows none of the subprotocols.
+async fn status_of(response: http::Response<Body>) -> Result<Status, String> {
+    let code = response.status();
     let bytes = match Limited::new(response.into_body(), LARGEST_ERROR).collect().await {
         Ok(body) => body.to_bytes(),
-        Err(error) => return Status::failure(&format!("its answer broke off: {error}"), &reason).with_code(code),
+        Err(error) => return Err(format!("the answer {code} broke off: {error}")),
     };
-    serde_json::from_slice(&bytes)
-        .unwrap_or_else(|_| Status::failure(String::from_utf8_lossy(&bytes).trim(), &reason).with_code(code))
+    serde_json::from_slice(&bytes).map_err(|_| match String::from_utf8_lossy(&bytes).trim() {
+        "" => format!("the answer was {code} without a reason; this client knows {PROTOCOLS}"),
+        text => format!("the answer was {code}: {}", text.chars().take(1000).collect::<String>()),
+    })
 }

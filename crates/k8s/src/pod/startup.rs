@@ -145,16 +145,15 @@ impl Waiting<'_> {
                         }
                     }
                 }
-                Err(error) if Error::code(&error) == Some(410) => {}
-                Err(error @ kube::Error::Api(_)) => return Err(Error::api("watch the pod")(error)),
-                // The API server may be restarting.
+                Err(error) if is_final(&error) => return Err(Error::api("watch the pod")(error)),
+                // The version is too old, or the API server is busy or being restarted.
                 Err(error) => tracing::debug!(%error, "watching again"),
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
             match pods.get_opt(&name).await {
                 Ok(Some(newer)) if newer.metadata.uid == pod.metadata.uid => pod = newer,
                 Ok(_) => return gone(),
-                Err(error @ kube::Error::Api(_)) => return Err(Error::api("get the pod")(error)),
+                Err(error) if is_final(&error) => return Err(Error::api("get the pod")(error)),
                 Err(error) => tracing::debug!(%error, "looking again"),
             }
         }
@@ -189,6 +188,11 @@ impl Waiting<'_> {
             })
             .collect()
     }
+}
+
+/// Whether the API server would say the same again. Its own troubles (429, 500, 503 …) pass.
+fn is_final(error: &kube::Error) -> bool {
+    matches!(Error::code(error), Some(400..=408 | 422))
 }
 
 fn judge(pod: &Pod, patience: &Patience<'_>) -> State {

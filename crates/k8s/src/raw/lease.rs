@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference};
@@ -17,6 +18,11 @@ use crate::names::{MANAGED_BY, Marks, PODBAY};
 
 /// How often the last activity is written down, in seconds.
 const RENEW_EVERY: u64 = 60;
+
+/// How often, and how long apart, something is tried that others were faster at. One that is never ready (a finalizer keeps
+/// a deleted Lease) must not hold a caller for ever.
+const ATTEMPTS: usize = 20;
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// The pod that a Lease names: its name from the beginning, its UID once it exists. With the name known before, any caller
 /// can finish what another has begun, and no two make two pods.
@@ -79,15 +85,17 @@ impl Leases {
                 ..LeaseSpec::default()
             }),
         };
+        let mut left = ATTEMPTS;
         loop {
+            left -= 1;
             match self.api.create(&PostParams::default(), &lease).await {
                 Ok(lease) => return Ok(lease),
-                Err(error) if Error::code(&error) == Some(409) => {}
+                Err(error) if Error::code(&error) == Some(409) && left > 0 => {}
                 Err(error) => return Err(Error::api("make the sandbox's Lease")(error)),
             }
             // Between the two requests it may have been deleted.
             match self.find(name).await {
-                Err(Error::SandboxNotFound(_)) => {}
+                Err(Error::SandboxNotFound(_)) => tokio::time::sleep(PAUSE).await,
                 found => return found,
             }
         }
@@ -119,10 +127,16 @@ impl Leases {
     pub(crate) async fn set_uid(&self, lease: &Lease, pod: &str, uid: &str) -> Result<()> {
         let wanted = Holder { pod: pod.into(), uid: Some(uid.into()) };
         let mut lease = lease.clone();
-        while Holder::of(&lease).is_some_and(|holder| holder.pod == pod && holder.uid.is_none()) {
+        for _ in 0..ATTEMPTS {
+            if Holder::of(&lease).is_none_or(|holder| holder.pod != pod || holder.uid.is_some()) {
+                return Ok(());
+            }
             lease = self.set_holder(&lease, &wanted).await?;
         }
-        Ok(())
+        Err(Error::Config(format!(
+            "the Lease {} was changed {ATTEMPTS} times while its pod was written down; who changes it?",
+            lease.metadata.name.unwrap_or_default()
+        )))
     }
 
     /// Changes the holder if nobody changed the Lease meanwhile; the Lease as it is then.

@@ -6,7 +6,7 @@
 mod config;
 mod inventory;
 mod lease;
-mod manifest;
+pub(crate) mod manifest;
 mod network;
 mod overrides;
 

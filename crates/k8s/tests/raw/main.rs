@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod exec;
+mod faults;
+mod network;
 mod operations;
 mod pods;
 mod provider;

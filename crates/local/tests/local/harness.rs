@@ -10,7 +10,8 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use podbay_client::provider::{Provided, Provider, Wanted};
-use podbay_local::{Home, Local, Options};
+use podbay_local::{Home, Isolation, Local, Options};
+use rustix::process::{Pid, Signal};
 
 /// One test.
 pub(crate) type Case = (&'static str, fn(&World));
@@ -25,7 +26,12 @@ pub(crate) struct World {
     pub(crate) scratch: PathBuf,
     /// Whether the case runs as root.
     pub(crate) root: bool,
+    /// How its sandboxes are confined.
+    pub(crate) isolation: Isolation,
 }
+
+/// Says which isolation a process of a case shall use.
+const ISOLATION: &str = "PODBAY_TEST_ISOLATION";
 
 impl World {
     /// A name that no other test on this machine has.
@@ -35,18 +41,28 @@ impl World {
 
     /// The case's own sandboxes.
     pub(crate) fn local(&self) -> Local {
-        Local::at(Home::at(self.scratch.join("h")).unwrap())
+        self.local_with(Options::default())
+    }
+
+    /// Whether there are no namespaces.
+    pub(crate) fn is_landlock(&self) -> bool {
+        self.isolation == Isolation::Landlock
     }
 
     /// The case's own sandboxes, made in a certain way.
     pub(crate) fn local_with(&self, options: Options) -> Local {
-        self.local().with(options)
+        let isolation = if options.isolation == Isolation::default() { self.isolation } else { options.isolation };
+        Local::at(Home::at(self.scratch.join("h")).unwrap()).with(Options { isolation, ..options })
     }
 
     /// A fresh directory of the case.
     pub(crate) fn directory(&self, name: &str) -> PathBuf {
         let path = self.scratch.join(name);
         fs::create_dir(&path).unwrap();
+        // Without namespaces root's sandbox is whoever owns its workspace.
+        if self.root && self.is_landlock() {
+            chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
         path
     }
 
@@ -91,7 +107,10 @@ pub(crate) async fn until(what: &str, patience: Duration, mut holds: impl AsyncF
 pub(crate) fn main(groups: &[&[Case]]) -> ExitCode {
     let cases: Vec<Case> = groups.iter().flat_map(|group| group.iter().copied()).collect();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let world = |scratch: &str| World { scratch: scratch.into(), root: rustix::process::geteuid().is_root() };
+    let landlock = std::env::var_os(ISOLATION).is_some_and(|value| value == "landlock");
+    let isolation = if landlock { Isolation::Landlock } else { Isolation::Namespaces };
+    let world =
+        |scratch: &str| World { scratch: scratch.into(), root: rustix::process::geteuid().is_root(), isolation };
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--case", name, scratch] => {
             let (_, case) = cases.iter().find(|(known, _)| *known == name).unwrap();
@@ -111,8 +130,8 @@ pub(crate) fn main(groups: &[&[Case]]) -> ExitCode {
 }
 
 fn all(cases: &[Case], filters: Vec<&str>) -> ExitCode {
-    let report = podbay_jail::probe();
-    if report.isolation != Some(podbay_jail::Isolation::Namespaces) {
+    let report = podbay_local::probe();
+    if report.isolation != Some(Isolation::Namespaces) {
         println!("SKIPPED: no namespaces on this machine: {:#?}", report.findings);
         return if std::env::var_os("PODBAY_REQUIRE").is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     }
@@ -125,16 +144,17 @@ fn all(cases: &[Case], filters: Vec<&str>) -> ExitCode {
     let users: &[u32] = if root { &[0, NOBODY] } else { &[NOBODY] };
     let (mut passed, mut failed) = (0, Vec::new());
     for (number, (name, _)) in cases.iter().enumerate() {
-        if !filters.iter().all(|filter| name.contains(filter)) {
-            continue;
-        }
-        for &uid in users {
-            let label = format!("{name} ({})", if uid == 0 { "root" } else { "user" });
-            let scratch =
-                home.path().join(format!("t{}-{number}{}", std::process::id(), if uid == 0 { "r" } else { "u" }));
+        for (&uid, isolation) in users.iter().flat_map(|uid| ["namespaces", "landlock"].map(|how| (uid, how))) {
+            let label = format!("{name} ({}, {isolation})", if uid == 0 { "root" } else { "user" });
+            if !filters.iter().all(|filter| label.contains(filter)) {
+                continue;
+            }
+            let who = if uid == 0 { "r" } else { "u" };
+            let scratch = home.path().join(format!("t{}-{number}{who}{}", std::process::id(), &isolation[..1]));
             fs::create_dir(&scratch).unwrap();
             let mut command = Command::new(&binary);
             command.args(["--case", name]).arg(&scratch).current_dir(&scratch).env("PODBAY_HOME", scratch.join("h"));
+            command.env(ISOLATION, isolation);
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
             if root && uid != 0 {
                 chown(&scratch, Some(uid), Some(uid)).unwrap();
@@ -148,6 +168,7 @@ fn all(cases: &[Case], filters: Vec<&str>) -> ExitCode {
                 passed += 1;
             } else {
                 println!("FAILED {label}:\n{output}\nleft behind: {left:#?}\n");
+                end_all(&scratch);
                 failed.push(label);
             }
         }
@@ -163,18 +184,32 @@ pub(crate) fn left_behind(scratch: &Path) -> Vec<String> {
         let entries = fs::read_dir(scratch.join(place)).into_iter().flatten().flatten();
         left.extend(entries.map(|entry| format!("file {}", entry.path().display())));
     }
-    for entry in fs::read_dir("/proc").unwrap().flatten() {
-        // podbayd erases its arguments, but not where its program is. An ended process has neither.
-        let exe = fs::read_link(entry.path().join("exe")).unwrap_or_default();
-        if exe.starts_with(scratch.join("h")) {
-            left.push(format!("process {}", entry.file_name().display()));
-        }
-    }
+    left.extend(processes(scratch).into_iter().map(|pid| format!("process {pid}")));
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let ours = mounts.lines().filter(|line| line.contains(scratch.to_str().unwrap()));
     left.extend(ours.map(|line| format!("mount {line}")));
     groups(Path::new("/sys/fs/cgroup"), &format!("podbay-{}-", tag(scratch)), 0, &mut left);
     left
+}
+
+/// The processes of the case's sandboxes.
+fn processes(scratch: &Path) -> Vec<i32> {
+    let home = scratch.join("h");
+    let of_case = |entry: &fs::DirEntry| {
+        // podbayd erases its arguments, but not where its program is; commands of a sandbox without namespaces run in
+        // the host's directories. An ended process has neither.
+        ["exe", "cwd"].iter().any(|link| fs::read_link(entry.path().join(link)).is_ok_and(|to| to.starts_with(&home)))
+    };
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries.filter(of_case).filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Ends what a case that failed has left.
+fn end_all(scratch: &Path) {
+    for pid in processes(scratch) {
+        // Ending one may have ended others.
+        let _ = rustix::process::kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
+    }
 }
 
 fn groups(directory: &Path, prefix: &str, depth: u32, left: &mut Vec<String>) {

@@ -13,6 +13,8 @@ pub(crate) const CASES: &[Case] = &[
     ("a sandbox outlives its creator", creator),
     ("a leashed sandbox ends with its creator", leashed_creator),
     ("what a killed supervisor leaves is cleaned up", supervisor_then_cleanup),
+    ("what a killed supervisor leaves is gone after a list", supervisor_then_list),
+    ("what a killed supervisor leaves is gone after the next creation", supervisor_then_create_other),
     ("a name whose supervisor was killed can be had again", supervisor_then_create),
     ("a killed supervisor's sandbox can be deleted", supervisor_then_delete),
     ("when podbayd is killed, nothing is left", podbayd),
@@ -58,15 +60,45 @@ async fn with_dead_supervisor(world: &World) -> (podbay_local::Local, String) {
     (local, id)
 }
 
+/// Waits until the kernel has ended it. (Asking a list would clear it away.)
+async fn seen_dead(local: &podbay_local::Local, id: &str) {
+    until("it is seen to be dead", PATIENCE, async || {
+        local.describe(id).await.unwrap().listed.phase == Phase::Terminated
+    })
+    .await;
+}
+
 fn supervisor_then_cleanup(world: &World) {
     run(async {
         let (local, id) = with_dead_supervisor(world).await;
-        until("it is seen to be dead", PATIENCE, async || {
-            local.list(&Query::default()).await.unwrap().sandboxes[0].phase == Phase::Terminated
-        })
-        .await;
+        seen_dead(&local, &id).await;
         let cleaned = local.cleanup(None).await.unwrap();
         assert_eq!((cleaned.deleted, cleaned.kept), (vec![id], 0));
+        assert_eq!(left_behind(&world.scratch), Vec::<String>::new());
+    });
+}
+
+fn supervisor_then_list(world: &World) {
+    run(async {
+        let living = make(&world.local(), &named(&world.id("living"))).await;
+        let (local, id) = with_dead_supervisor(world).await;
+        seen_dead(&local, &id).await;
+        let listed = local.list(&Query::default()).await.unwrap().sandboxes;
+        assert_eq!(listed.iter().map(|one| &one.id).collect::<Vec<_>>(), [&living.id]);
+        assert!(local.delete(&living.id).await.unwrap());
+        assert_eq!(left_behind(&world.scratch), Vec::<String>::new());
+    });
+}
+
+fn supervisor_then_create_other(world: &World) {
+    run(async {
+        let (local, id) = with_dead_supervisor(world).await;
+        seen_dead(&local, &id).await;
+        let other = make(&local, &named(&world.id("other"))).await;
+        let gone = local.describe(&id).await.unwrap_err();
+        assert!(matches!(gone, podbay_local::Error::SandboxNotFound(_)), "{gone}");
+        assert_eq!(other.sandbox.run("echo well").await.unwrap().text(), "well\n");
+        assert!(local.delete(&other.id).await.unwrap());
         assert_eq!(left_behind(&world.scratch), Vec::<String>::new());
     });
 }
@@ -75,10 +107,7 @@ fn supervisor_then_create(world: &World) {
     run(async {
         let (local, id) = with_dead_supervisor(world).await;
         // The kernel takes a moment to end it; one that still answers would be found.
-        until("it is seen to be dead", PATIENCE, async || {
-            local.list(&Query::default()).await.unwrap().sandboxes[0].phase == Phase::Terminated
-        })
-        .await;
+        seen_dead(&local, &id).await;
         let again = make(&local, &named(&id)).await;
         assert!(again.created);
         assert_eq!(again.sandbox.run("echo new").await.unwrap().text(), "new\n");

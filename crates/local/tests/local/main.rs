@@ -2,6 +2,8 @@
 //! ordinary one.
 #![allow(clippy::unwrap_used)]
 
+mod confinement;
+mod full_disk;
 mod harness;
 mod kills;
 mod lifetime;
@@ -13,5 +15,14 @@ mod remains;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    harness::main(&[kills::CASES, lifetime::CASES, listing::CASES, options::CASES, races::CASES, remains::CASES])
+    harness::main(&[
+        confinement::CASES,
+        full_disk::CASES,
+        kills::CASES,
+        lifetime::CASES,
+        listing::CASES,
+        options::CASES,
+        races::CASES,
+        remains::CASES,
+    ])
 }

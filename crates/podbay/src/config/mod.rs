@@ -4,6 +4,7 @@
 //! [`SETTINGS`] is the one table of them all: the file's keys, the environment's names, the command line's help and the
 //! documentation come from it. A key that isn't in it is refused, with the nearest one that is.
 
+mod flags;
 mod providers;
 mod setting;
 mod value;
@@ -95,17 +96,7 @@ impl Config {
     /// # Errors
     /// When a setting is unknown or makes no sense, or a file that was named isn't there.
     pub fn of_process() -> Result<Self, ConfigError> {
-        let mut config = Self::default();
-        match std::env::var_os("PODBAY_CONFIG").filter(|path| !path.is_empty()) {
-            Some(path) => config.read_file(Path::new(&path))?,
-            None if Path::new(FILE).exists() => config.read_file(Path::new(FILE))?,
-            None => {}
-        }
-        // A value that isn't UTF-8 can't be a setting's; the name alone shows whether it was meant as one.
-        config.read_environment(std::env::vars_os().filter_map(|(name, value)| {
-            name.into_string().ok().map(|name| (name, value.to_string_lossy().into_owned()))
-        }))?;
-        Ok(config)
+        Self::of_process_with(None)
     }
 
     /// Reads a file.
@@ -210,7 +201,10 @@ impl Config {
 
     /// What is set, in the order of keys: the key, where it comes from, and its value as text.
     pub fn entries(&self) -> impl Iterator<Item = (&'static str, &str, String)> {
-        self.values.iter().map(|(key, (_, from, value))| (*key, from.as_str(), value.to_string()))
+        self.values.iter().map(|(key, (_, from, value))| {
+            let kind = setting::find(key).map_or(Kind::Text, |setting| setting.kind);
+            (*key, from.as_str(), value.shown(kind))
+        })
     }
 
     fn get(&self, key: &str) -> Option<&Value> {
@@ -300,7 +294,7 @@ impl Config {
 fn unknown(from: &str, key: &str, nearest: Option<String>) -> ConfigError {
     let hint = match nearest {
         Some(nearest) => format!("did you mean {nearest:?}?"),
-        None => "docs/config.md lists those that there are".to_owned(),
+        None => "'podbay config --all' lists those that there are".to_owned(),
     };
     ConfigError::UnknownKey { from: from.to_owned(), key: key.to_owned(), hint }
 }

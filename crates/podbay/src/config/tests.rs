@@ -43,7 +43,7 @@ fn unknown_keys_are_refused_with_the_nearest_one() {
         assert!(error.contains("did you mean") && error.contains(&format!("{word:?}")), "{text}: {error}");
     }
     let error = toml("something_else_entirely = 1").unwrap_err().to_string();
-    assert!(error.contains("docs/config.md"), "{error}");
+    assert!(error.contains("podbay config --all"), "{error}");
     for (name, word) in [("PODBAY_LOCAL_MEMROY", "PODBAY_LOCAL_MEMORY"), ("PODBAY_MEMORY", "PODBAY_LOCAL_MEMORY")] {
         let error = Config::default().read_environment(variables(&[(name, "1")])).unwrap_err().to_string();
         assert!(error.contains(word), "{error}");
@@ -116,6 +116,15 @@ fn the_policy_is_what_was_set() {
     let policy = toml("[policy]\ndeny_commands = [\"rm -rf\"]\ndeny_prefixes = [\"/etc\"]\n").unwrap().policy();
     assert!(policy.check(&"rm -fr x".into()).is_err());
     assert_eq!(policy.paths.deny_prefixes, ["/etc".into()]);
+}
+
+#[test]
+fn the_guide_to_raw_mode_names_every_option_of_it() {
+    let page = include_str!("../../../../docs/raw.md");
+    for setting in SETTINGS.iter().filter(|setting| setting.key.starts_with("raw.")) {
+        let row = format!("| `{}` | {} |", setting.key, setting.help.replace('|', "\\|"));
+        assert!(page.contains(&row), "docs/raw.md lacks: {row}");
+    }
 }
 
 #[test]

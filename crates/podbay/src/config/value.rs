@@ -108,6 +108,24 @@ impl Value {
     }
 }
 
+impl Value {
+    /// As people would write it.
+    pub(super) fn shown(&self, kind: Kind) -> String {
+        let units: &[_] = match kind {
+            Kind::Time => &[("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)],
+            Kind::Size => &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)],
+            _ => &[],
+        };
+        match self {
+            Self::Number(number) => units
+                .iter()
+                .find(|(_, factor)| number % factor == 0)
+                .map_or_else(|| number.to_string(), |(unit, factor)| format!("{}{unit}", number / factor)),
+            other => other.to_string(),
+        }
+    }
+}
+
 impl std::fmt::Display for Value {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -116,6 +134,11 @@ impl std::fmt::Display for Value {
             Self::Number(number) => number.fmt(f),
             Self::Real(number) => number.fmt(f),
             Self::List(list) => f.write_str(&list.join(",")),
+            // So are those of structures, which may have variables in them.
+            Self::Tree(Json::Object(tree)) => {
+                f.write_str(&tree.keys().map(|name| format!("{name}=…")).collect::<Vec<_>>().join(","))
+            }
+            Self::Tree(Json::Array(items)) => write!(f, "a list of {}", items.len()),
             Self::Tree(tree) => tree.fmt(f),
             Self::None => f.write_str("none"),
             // Values of variables are often secret.

@@ -1,0 +1,49 @@
+//! What this machine can do for sandboxes of its own, for which it has to run Linux. This is the one place of the command
+//! line that knows.
+
+#[cfg(target_os = "linux")]
+pub use podbay::local::{Isolation, probe};
+
+#[cfg(not(target_os = "linux"))]
+pub use elsewhere::{Isolation, probe};
+
+#[cfg(not(target_os = "linux"))]
+mod elsewhere {
+    use serde::Serialize;
+
+    /// How a sandbox could be confined.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    #[allow(dead_code, reason = "what doctor asks about is the same everywhere")]
+    pub enum Isolation {
+        Namespaces,
+        Landlock,
+    }
+
+    /// What was found.
+    #[derive(Debug, Serialize)]
+    pub struct Report {
+        pub isolation: Option<Isolation>,
+        pub findings: Vec<Finding>,
+    }
+
+    /// One thing that was looked at.
+    #[derive(Debug, Serialize)]
+    pub struct Finding {
+        pub what: String,
+        pub available: bool,
+        pub detail: String,
+        pub fix: Option<String>,
+    }
+
+    /// Nothing has to be tried to know.
+    pub fn probe() -> Report {
+        let finding = Finding {
+            what: "Linux".into(),
+            available: false,
+            detail: "local sandboxes need Linux, and this machine runs something else".into(),
+            fix: Some("use a cluster: --mode raw, or PODBAY_MODE=raw".into()),
+        };
+        Report { isolation: None, findings: vec![finding] }
+    }
+}

@@ -1,0 +1,114 @@
+//! Every command on a real cluster, with the account that `podbay install raw` prints.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+
+use crate::cluster::Site;
+use crate::home::text;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_command_works_with_the_account_that_install_prints() -> Result<()> {
+    let Some(site) = Site::new("every", &[]).await? else { return Ok(()) };
+    std::fs::create_dir(site.dir().join("tree"))?;
+    std::fs::write(site.dir().join("tree/one"), "needle\n")?;
+
+    ensure!(
+        site.says(&["create", "--name", "box", "--label", "task=42", "--memory", "64M", "--ttl", "1h"])? == "box\n"
+    );
+    let again = site.output(&["create", "--name", "box"]);
+    ensure!(text(&again.stderr).contains("there is a sandbox \"box\" already"), "{}", text(&again.stderr));
+    let listed = site.says(&["list", "--label", "task=42"])?;
+    ensure!(listed.contains("box   running") && listed.contains("task=42"), "{listed}");
+    ensure!(site.says(&["exec", "box", "--", "sh", "-c", "id -u; pwd"])? == "1000\n/workspace\n");
+    ensure!(site.says(&["write", "box", "a", "--text", "hello"])? == "/workspace/a (5 B)\n");
+    ensure!(site.says(&["edit", "box", "a", "--old", "hello", "--new", "bye"])?.contains("line 1"));
+    ensure!(site.says(&["read", "box", "a"])? == "bye");
+    ensure!(site.says(&["cp", "tree", "box:tree"])?.contains("(1 file, 7 B)"));
+    ensure!(site.says(&["ls", "box"])?.contains("tree"));
+    ensure!(site.says(&["glob", "box", "**/one"])? == "tree/one\n");
+    ensure!(site.says(&["grep", "box", "needle"])? == "/workspace/tree/one:1:needle\n");
+    site.says(&["cp", "box:tree", "back"])?;
+    ensure!(std::fs::read_to_string(site.dir().join("back/one"))? == "needle\n");
+
+    let id = site.says(&["exec", "box", "--detach", "--", "sh", "-c", "echo begun; sleep 600"])?;
+    let id = id.trim();
+    ensure!(site.says(&["ps", "box"])?.contains(id));
+    site.says(&["kill", "box", id])?;
+    let attached = site.output(&["attach", "box", id]);
+    ensure!(attached.status.code() == Some(137) && text(&attached.stdout) == "begun\n", "{attached:?}");
+
+    for (words, code) in [
+        (&["run", "--", "sh", "-c", "exit 7"][..], 7),
+        (&["exec", "box", "--", "nonexistent"], 127),
+        (&["exec", "box", "--", "/etc/passwd"], 126),
+        (&["exec", "box", "--timeout", "300ms", "--", "sleep", "60"], 124),
+        (&["exec", "nobody", "--", "true"], 125),
+        (&["exec", "box", "--set", "policy.deny_commands=curl", "--", "curl", "x"], 125),
+    ] {
+        let output = site.output(words);
+        ensure!(output.status.code() == Some(code), "{words:?}: {output:?}");
+    }
+    ensure!(site.says(&["config"])?.contains("raw.image"));
+    ensure!(site.says(&["--json", "pool"])?.contains("\"available\""));
+    ensure!(site.says(&["--json", "reap"])?.contains("\"kept\":1"));
+    ensure!(site.says(&["delete", "box"])? == "box\n");
+    ensure!(site.says(&["--json", "list"])? == "[]\n");
+    ensure!(site.pods().await?.is_empty());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_leaves_nothing_behind_however_it_ends() -> Result<()> {
+    let Some(site) = Site::new("run", &[]).await? else { return Ok(()) };
+    // While its pod starts, while its command runs, and with a name that was given.
+    for (after, words) in [
+        (Duration::from_millis(100), &["run", "--", "sleep", "600"][..]),
+        (Duration::from_millis(250), &["run", "--name", "mine", "--", "sleep", "600"]),
+        (Duration::from_secs(3), &["run", "--", "sleep", "600"]),
+    ] {
+        let mut child = site.podbay(words).stdout(Stdio::null()).spawn()?;
+        tokio::time::sleep(after).await;
+        let begun = Instant::now();
+        rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT)?;
+        let status = child.wait()?;
+        ensure!(status.code() == Some(130), "{words:?} after {after:?}: {status}");
+        ensure!(begun.elapsed() < Duration::from_secs(15), "{words:?}: {:?}", begun.elapsed());
+        ensure!(site.leases()?.is_empty() && site.pods().await?.is_empty(), "{words:?} after {after:?}");
+    }
+    let failed = site.output(&["run", "--image", "localhost/nowhere:1", "--", "true"]);
+    ensure!(failed.status.code() == Some(125) && text(&failed.stderr).contains("\n    Warning"), "{failed:?}");
+    ensure!(site.leases()?.is_empty() && site.pods().await?.is_empty());
+    // One whose process can't clean up any more ends by itself.
+    let mut child = site.podbay(&["run", "--timeout", "1h", "--", "sleep", "600"]).stdout(Stdio::null()).spawn()?;
+    let begun = Instant::now();
+    while site.pods().await?.is_empty() {
+        ensure!(begun.elapsed() < Duration::from_secs(30), "no pod");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    child.kill()?;
+    child.wait()?;
+    let pods = site.pods().await?;
+    let deadline = pods[0].spec.as_ref().and_then(|spec| spec.active_deadline_seconds);
+    ensure!(deadline == Some(3600 + 600), "{deadline:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reap_goes_on_until_it_is_told_to_end() -> Result<()> {
+    let Some(site) = Site::new("reap", &[]).await? else { return Ok(()) };
+    site.says(&["create", "--name", "short"])?;
+    let mut child =
+        site.podbay(&["--json", "reap", "--every", "300ms", "--idle", "1s"]).stdout(Stdio::piped()).spawn()?;
+    let begun = Instant::now();
+    while !site.leases()?.is_empty() {
+        ensure!(begun.elapsed() < Duration::from_secs(20), "it wasn't reaped");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM)?;
+    ensure!(child.wait()?.code() == Some(143));
+    let printed = std::io::read_to_string(child.stdout.take().unwrap())?;
+    ensure!(printed.lines().count() >= 2 && printed.contains("\"deleted\":[\"short\"]"), "{printed}");
+    Ok(())
+}

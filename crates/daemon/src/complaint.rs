@@ -1,0 +1,10 @@
+//! What goes wrong with nobody there to be told: a line on standard error.
+
+use std::fmt::Display;
+use std::io::Write;
+
+/// Writes a line, if that is possible. `eprintln!` would panic where standard error is a file on a full disk, and a shim
+/// that panics takes the outcome of its command with it.
+pub fn complain(message: impl Display) {
+    let _ = writeln!(std::io::stderr(), "podbayd: {message}");
+}

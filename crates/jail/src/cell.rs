@@ -1,0 +1,127 @@
+//! The smaller confinement of commands inside a jail without namespaces.
+//!
+//! podbayd and its shims speak to each other by sockets and keep files that are not the commands' to write. A command gets
+//! less: no socket, its own places only. It steps into this between fork and exec, where no memory may be allocated, so
+//! everything is prepared before.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+
+use seccompiler::BpfProgram;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Failure, JailError};
+use crate::fence::{self, Openable};
+use crate::filter::{self, Alone, Beside};
+use crate::ids::Who;
+use crate::jail::{Jail, Network};
+use crate::{area, guardian, source};
+
+/// What commands of a jail without namespaces may use: plain data, which can be handed to another process.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cell {
+    /// Places of the host, and whether they can be written.
+    given: Vec<(PathBuf, bool)>,
+    network: bool,
+    owns_nothing: bool,
+}
+
+impl Cell {
+    /// What commands of this jail may use.
+    ///
+    /// # Errors
+    /// When the jail couldn't be made either.
+    pub fn of(jail: &Jail) -> Result<Self, JailError> {
+        let mut given: Vec<(PathBuf, bool)> =
+            [&jail.workspace, &jail.temporary].into_iter().flatten().map(|place| (place.clone(), true)).collect();
+        if let Some(state) = &jail.state {
+            given.extend([(state.join(area::ARTEFACTS), true), (state.join(area::COMMANDS), false)]);
+        }
+        given.extend(jail.mounts.iter().map(|mount| (mount.host.clone(), mount.writable)));
+        Ok(Self { given, network: jail.network != Network::None, owns_nothing: Who::of(jail)?.owns_nothing })
+    }
+
+    /// Opens all of it.
+    ///
+    /// # Errors
+    /// When a place is gone, or the kernel can't confine like that.
+    pub fn prepare(&self) -> Result<Bars, Failure> {
+        let mut openable = Openable::system(self.network);
+        for (place, writable) in &self.given {
+            openable.given.push((source::open_without_links(place)?, *writable));
+        }
+        let alone = Alone { unix: false, network: self.network, owns_nothing: self.owns_nothing };
+        Ok(Bars { rules: fence::unapplied(&openable)?, program: filter::compile(Beside::Landlock(alone))? })
+    }
+}
+
+/// A prepared [`Cell`].
+#[derive(Debug)]
+pub struct Bars {
+    rules: OwnedFd,
+    program: BpfProgram,
+}
+
+impl Bars {
+    /// The same, its descriptor moved to a number. What was open there is closed.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn moved_to(self, number: i32) -> io::Result<Self> {
+        if self.rules.as_raw_fd() == number {
+            return Ok(self);
+        }
+        // SAFETY: `rules` is open. What was at the number is the caller's to lose, as said above.
+        if unsafe { libc::dup3(self.rules.as_raw_fd(), number, libc::O_CLOEXEC) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: dup3 has just made it, and nobody else owns it.
+        let rules = unsafe { std::os::fd::FromRawFd::from_raw_fd(number) };
+        Ok(Self { rules, ..self })
+    }
+
+    /// A copy for a closure that is to own one.
+    ///
+    /// # Errors
+    /// When there is no descriptor left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { rules: self.rules.try_clone()?, program: self.program.clone() })
+    }
+
+    /// Confines this thread and all that it starts, for good. It only makes system calls.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn enter(&self) -> io::Result<()> {
+        // SAFETY: the call takes numbers only. no_new_privs is set in every jail.
+        if unsafe { libc::syscall(libc::SYS_landlock_restrict_self, self.rules.as_raw_fd(), 0) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        match seccompiler::apply_filter(&self.program) {
+            Ok(()) => Ok(()),
+            Err(seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error)) => Err(error),
+            // The others speak of threads and of empty filters; this call has neither.
+            Err(_) => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+        }
+    }
+}
+
+/// Keeps the signals of this process and all that it starts among themselves.
+///
+/// # Errors
+/// When the kernel can't.
+pub fn keep_signals_in() -> Result<(), Failure> {
+    fence::signals()
+}
+
+/// Kills all that descends from this process, which must be their subreaper, and waits until none is left.
+pub fn end_descendants() {
+    // Looking through /proc takes longer than asking the kernel.
+    let none = rustix::process::wait(rustix::process::WaitOptions::NOHANG);
+    if !matches!(none, Err(rustix::io::Errno::CHILD)) {
+        guardian::end_all();
+    }
+}

@@ -1,0 +1,158 @@
+//! Who is asking, and what that account may do.
+
+use futures_util::future::join_all;
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
+use kube::Api;
+use kube::api::PostParams;
+
+use super::report::{Finding, State};
+use crate::cluster::Cluster;
+use crate::error::Error;
+use crate::rights::{Features, Right};
+
+/// The account's name is the finding's detail.
+pub(super) async fn account(cluster: &Cluster) -> Finding {
+    let finding = |state, detail: String| Finding::new("account", "this account", state, detail);
+    let reviews: Api<SelfSubjectReview> = Api::all(cluster.client.clone());
+    match reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await {
+        Ok(review) => {
+            let user = review.status.and_then(|status| status.user_info).and_then(|user| user.username);
+            finding(State::Ok, user.unwrap_or_else(|| "somebody without a name".into()))
+        }
+        // Clusters before 1.28 don't answer this.
+        Err(error) => finding(State::Skipped, Error::api("tell who this is")(error).to_string()),
+    }
+}
+
+/// Each right that is needed.
+pub(super) async fn granted(cluster: &Cluster, features: Features, who: &str) -> Vec<Finding> {
+    join_all(features.rights().into_iter().map(|right| granted_one(cluster, right, features, who))).await
+}
+
+async fn granted_one(cluster: &Cluster, right: Right, features: Features, who: &str) -> Finding {
+    let finding = |state, detail: String| Finding::new("rights", format!("rights: {}", right.resource), state, detail);
+    let everywhere = features.namespace_per_sandbox;
+    let space = (!everywhere).then_some(cluster.namespace.as_str());
+    let answers = join_all(right.verbs.iter().map(|verb| may(cluster, space, right.group, right.resource, verb))).await;
+    let mut missing = Vec::new();
+    for (verb, answer) in right.verbs.iter().zip(answers) {
+        match answer {
+            Ok(true) => {}
+            Ok(false) => missing.push(*verb),
+            Err(error) => {
+                return finding(State::Skipped, format!("the cluster doesn't tell: {error}"));
+            }
+        }
+    }
+    if missing.is_empty() {
+        return finding(State::Ok, format!("may {}", right.verbs.join(", ")));
+    }
+    let detail = format!("may not {}. {}", missing.join(", "), right.why);
+    finding(State::Failed, detail).fix(grant(right, &missing, who, space))
+}
+
+/// The commands that grant what is missing.
+fn grant(right: Right, verbs: &[&str], who: &str, space: Option<&str>) -> String {
+    let resource = match (right.group, right.resource) {
+        ("", resource) => resource.to_owned(),
+        (group, resource) => format!("{resource}.{group}"),
+    };
+    let name = format!("podbay-{}", right.resource.replace('/', "-"));
+    let subject = match who.strip_prefix("system:serviceaccount:") {
+        Some(account) => format!("--serviceaccount={account}"),
+        None => format!("--user={}", quoted(who)),
+    };
+    let (role, flag) = match space {
+        Some(space) => ("role", format!(" -n {space}")),
+        None => ("clusterrole", String::new()),
+    };
+    format!(
+        "podbay install raw | kubectl apply -f - makes an account that may; for this one: \
+         kubectl create {role} {name}{flag} --verb={} --resource={resource} && \
+         kubectl create {role}binding {name}{flag} --{role}={name} {subject}",
+        verbs.join(",")
+    )
+}
+
+/// A word of a shell's command line.
+fn quoted(word: &str) -> String {
+    let plain = |character: char| character.is_ascii_alphanumeric() || "@%+=:,./-_".contains(character);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// An agent's account that can read secrets or make pods everywhere is one worth stealing.
+pub(super) async fn excess(cluster: &Cluster) -> Finding {
+    let finding = |state, detail: String| Finding::new("excess", "rights that nobody needs", state, detail);
+    let space = Some(cluster.namespace.as_str());
+    let asked = [
+        ("read the namespace's secrets", space, "", "secrets", "get"),
+        ("make pods in every namespace", None, "", "pods", "create"),
+        ("change roles", space, "rbac.authorization.k8s.io", "rolebindings", "create"),
+    ];
+    let answers =
+        join_all(asked.iter().map(|(_, space, group, resource, verb)| may(cluster, *space, group, resource, verb)))
+            .await;
+    let mut found = Vec::new();
+    for ((what, ..), answer) in asked.iter().zip(answers) {
+        match answer {
+            Ok(true) => found.push(*what),
+            Ok(false) => {}
+            Err(error) => return finding(State::Skipped, format!("the cluster doesn't tell: {error}")),
+        }
+    }
+    if found.is_empty() {
+        return finding(State::Ok, "none of those that were looked for".into());
+    }
+    finding(State::Warning, format!("this account may {}", found.join(", "))).fix(format!(
+        "let programs use an account of their own: podbay install raw --namespace {} | kubectl apply -f -",
+        cluster.namespace
+    ))
+}
+
+/// Whether this account may do something, in a namespace or in all.
+async fn may(
+    cluster: &Cluster,
+    namespace: Option<&str>,
+    group: &str,
+    resource: &str,
+    verb: &str,
+) -> Result<bool, Error> {
+    let (resource, subresource) = match resource.split_once('/') {
+        Some((resource, sub)) => (resource, Some(sub.to_owned())),
+        None => (resource, None),
+    };
+    let attributes = ResourceAttributes {
+        group: Some(group.into()),
+        resource: Some(resource.into()),
+        subresource,
+        verb: Some(verb.into()),
+        namespace: namespace.map(str::to_owned),
+        ..ResourceAttributes::default()
+    };
+    let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() };
+    let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
+    let reviews: Api<SelfSubjectAccessReview> = Api::all(cluster.client.clone());
+    let answer =
+        reviews.create(&PostParams::default(), &review).await.map_err(Error::api("tell what this account may do"))?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_remedy_can_be_pasted() {
+        let right = Features::default().rights()[1];
+        let text = grant(right, &["get"], "system:serviceaccount:agents:podbay", Some("boxes"));
+        assert!(text.ends_with(
+            "kubectl create role podbay-pods-exec -n boxes --verb=get --resource=pods/exec && \
+             kubectl create rolebinding podbay-pods-exec -n boxes --role=podbay-pods-exec --serviceaccount=agents:podbay"
+        ));
+        assert!(grant(right, &["get"], "o'neil", None).ends_with(r"--clusterrole=podbay-pods-exec --user='o'\''neil'"));
+    }
+}

@@ -1,0 +1,280 @@
+//! Three short-lived sandboxes: whether they start, and whether network rules hold.
+//!
+//! Two have no rules and one has those that let nothing through. Between the first two a connection must succeed, or else
+//! nothing follows from one that doesn't; from and to the third it must fail.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join3;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::ListParams;
+use podbay_client::provider::{Provider, Wanted};
+use podbay_client::{Command, Sandbox};
+
+use super::report::{Finding, State};
+use super::{Doctor, labels};
+use crate::error::{Error, Result};
+use crate::names::SANDBOX;
+use crate::raw::{Config, Raw};
+
+/// The sandboxes of a trial: two without rules, and one with.
+pub(super) const NAMES: [&str; 3] = ["open", "other", "closed"];
+
+/// How long they live when nobody deletes them.
+const BACKSTOP: Duration = Duration::from_secs(600);
+
+/// Where one listens.
+const PORT: u16 = 8971;
+
+/// How long rules may take until they hold, and a listener until it listens.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Tries to connect with whatever the image has. Ends with 0, 1 or, when it has nothing, 99.
+const CONNECT: &str = r#"
+if command -v python3 >/dev/null; then
+  exec python3 -c 'import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 2)' "$0" "$1" 2>/dev/null
+elif command -v bash >/dev/null; then exec bash -c 'exec 3<>"/dev/tcp/$0/$1"' "$0" "$1" 2>/dev/null
+elif command -v nc >/dev/null; then exec nc -w 2 "$0" "$1" </dev/null >/dev/null 2>&1
+elif command -v curl >/dev/null; then
+  curl -sm 2 -o /dev/null "telnet://$0:$1" </dev/null; case $? in 6|7|28) exit 1;; esac; exit 0
+fi
+exit 99"#;
+
+/// Listens with podbayd itself, which every sandbox has. Nobody knows its token.
+const LISTEN: &str = r#"
+podbayd=/run/podbay/podbayd; [ -x "$podbayd" ] || podbayd=podbayd
+mkdir -p .doctor && exec "$podbayd" serve --state .doctor --listen "$0""#;
+
+struct Started {
+    sandbox: Sandbox,
+    address: String,
+}
+
+enum Tried {
+    Connected,
+    Refused,
+    NoTool,
+}
+
+impl Doctor {
+    /// Starts the sandboxes, tries, and removes them.
+    pub(super) async fn trial(&self) -> Vec<Finding> {
+        let mut findings = self.tried().await;
+        if let Err(error) = self.clean_up().await {
+            let detail = format!("those of this trial couldn't be removed: {error}");
+            let fix = format!(
+                "they end by themselves after {} minutes; then: podbay reap --mode raw",
+                BACKSTOP.as_secs() / 60
+            );
+            findings.push(Finding::new("leftovers", "sandboxes that are over", State::Warning, detail).fix(fix));
+        }
+        findings
+    }
+
+    async fn tried(&self) -> Vec<Finding> {
+        let begun = Instant::now();
+        let [open, other, closed] = NAMES;
+        let rules = self.config.block_network;
+        let started = match rules {
+            true => {
+                let all = join3(self.start(open, false), self.start(other, false), self.start(closed, true)).await;
+                all.0.and_then(|open| Ok((open, Some((all.1?, all.2?)))))
+            }
+            false => self.start(open, false).await.map(|open| (open, None)),
+        };
+        let what = format!("starting a sandbox from {}", self.config.image);
+        match started {
+            Err(error) => {
+                let fix = remedy(&error, &self.config);
+                let why = "left out: no sandbox starts";
+                vec![
+                    Finding::new("start", what, State::Failed, error.to_string()).fix(fix),
+                    Finding::new("network", "network rules", State::Skipped, why),
+                ]
+            }
+            Ok((open, more)) => {
+                let detail = format!("runs commands after {:.1} s, image pull included", begun.elapsed().as_secs_f64());
+                let network = match more {
+                    Some((other, closed)) => self.network(&open, &other, &closed).await,
+                    None => open_network(),
+                };
+                vec![Finding::new("start", what, State::Ok, detail), network]
+            }
+        }
+    }
+
+    async fn start(&self, name: &str, rules: bool) -> Result<Started> {
+        let config = Config {
+            block_network: rules,
+            egress: Vec::new(),
+            ingress: Vec::new(),
+            ttl: None,
+            idle_ttl: None,
+            ..self.config.clone()
+        };
+        let raw = Raw::new(self.cluster.clone(), config)?;
+        let id = self.sandbox_id(name);
+        let wanted = Wanted { id: Some(id.clone()), labels: labels(), ttl: Some(BACKSTOP), ..Wanted::default() };
+        let made = raw.get_or_create(&wanted).await.map_err(Error::Unusable)?;
+        made.sandbox.run("true").await.map_err(Error::Unusable)?;
+        let pods: Api<Pod> = Api::namespaced(self.cluster.client.clone(), &self.cluster.namespace);
+        let ours = pods.list(&ListParams::default().labels(&format!("{SANDBOX}={id}"))).await;
+        let ours = ours.map_err(Error::api("list the pods"))?;
+        let address = ours.items.into_iter().find_map(|pod| pod.status?.pod_ip);
+        let address = address.ok_or_else(|| Error::Config(format!("the pod of {id} has no address")))?;
+        let listen = format!("{}:{PORT}", bracketed(&address));
+        let mut command = Command::argv(["sh", "-c", LISTEN, listen.as_str()]);
+        command.env.insert("PODBAY_TOKEN".into(), format!("{:032x}", rand::random::<u128>()).into());
+        made.sandbox.start(command).await.map_err(Error::Unusable)?;
+        Ok(Started { sandbox: made.sandbox, address })
+    }
+
+    async fn network(&self, open: &Started, other: &Started, closed: &Started) -> Finding {
+        match self.network_tried(open, other, closed).await {
+            Ok(finding) => finding,
+            Err(error) => {
+                Finding::new("network", "network rules", State::Warning, format!("couldn't be tried: {error}"))
+                    .fix("try again; if it stays so, use an image with python3, bash, nc or curl")
+            }
+        }
+    }
+
+    async fn network_tried(&self, open: &Started, other: &Started, closed: &Started) -> Result<Finding> {
+        let finding = |state, detail: String| Ok(Finding::new("network", "network rules", state, detail));
+        // The listener has to come up first.
+        match until(true, || connect(other, &open.address)).await? {
+            Some(_) => {}
+            None if no_tool(connect(other, &open.address).await?) => {
+                return finding(
+                    State::Skipped,
+                    "couldn't be tried: the image has none of python3, bash, nc and curl".into(),
+                );
+            }
+            None => {
+                return finding(
+                    State::Warning,
+                    "two sandboxes without rules can't reach each other, so nothing follows from one with rules that can't: \
+                     another policy of the namespace forbids it, or pods can't reach each other at all"
+                        .into(),
+                )
+                .map(|finding| finding.fix(format!("kubectl get networkpolicy -n {}", self.cluster.namespace)));
+            }
+        }
+        let out = until(false, || connect(closed, &open.address)).await?;
+        let into = until(false, || connect(other, &closed.address)).await?;
+        match (out, into) {
+            (Some(out), Some(into)) if out.max(into) < Duration::from_secs(1) => {
+                finding(State::Ok, "hold, out of a sandbox and into it".into())
+            }
+            (Some(out), Some(into)) => finding(
+                State::Warning,
+                format!(
+                    "hold, but only {:.0} s after a sandbox runs: what it does first isn't held back",
+                    out.max(into).as_secs_f64()
+                ),
+            )
+            .map(|finding| {
+                finding.fix(
+                    "ask whoever runs the cluster for a network plug-in that has rules in place before a pod starts",
+                )
+            }),
+            (out, into) => {
+                let ways: Vec<&str> = [("out of a sandbox", out), ("into a sandbox", into)]
+                    .iter()
+                    .filter_map(|(way, held)| held.is_none().then_some(*way))
+                    .collect();
+                finding(
+                    State::Failed,
+                    format!("aren't enforced: a connection {} got through, though rules forbid it", ways.join(" and one ")),
+                )
+                .map(|finding| {
+                    finding.fix(format!(
+                        "see whether another policy allows it: kubectl get networkpolicy -n {}; if none does, the cluster's \
+                         network plug-in ignores NetworkPolicy: use one that enforces it (Calico, Cilium, kube-router), or say \
+                         that sandboxes may reach the network: --set raw.block_network=false",
+                        self.cluster.namespace
+                    ))
+                })
+            }
+        }
+    }
+}
+
+fn open_network() -> Finding {
+    Finding::new(
+        "network",
+        "network rules",
+        State::Warning,
+        "not asked for: raw.block_network is false, so sandboxes reach whatever pods of this cluster reach",
+    )
+    .fix("leave raw.block_network at true, and open what is needed with raw.egress")
+}
+
+/// How long it took until a connection could be made, or could no longer be; nothing when it never came to that.
+async fn until<F: Future<Output = Result<Tried>>>(
+    wanted: bool,
+    mut attempt: impl FnMut() -> F,
+) -> Result<Option<Duration>> {
+    let begun = Instant::now();
+    loop {
+        let before = begun.elapsed();
+        match attempt().await? {
+            Tried::Connected if wanted => return Ok(Some(before)),
+            Tried::Refused if !wanted => return Ok(Some(before)),
+            Tried::NoTool => return Ok(None),
+            _ => {}
+        }
+        if begun.elapsed() > PATIENCE {
+            return Ok(None);
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+fn no_tool(tried: Tried) -> bool {
+    matches!(tried, Tried::NoTool)
+}
+
+async fn connect(from: &Started, to: &str) -> Result<Tried> {
+    let port = PORT.to_string();
+    let mut command = Command::argv(["sh", "-c", CONNECT, to, port.as_str()]);
+    // Packets that are dropped are waited for.
+    command.timeout_ms = 4_000;
+    let output = from.sandbox.run(command).await.map_err(Error::Unusable)?;
+    Ok(match output.code() {
+        Some(0) => Tried::Connected,
+        Some(99) => Tried::NoTool,
+        _ => Tried::Refused,
+    })
+}
+
+fn bracketed(address: &str) -> String {
+    if address.contains(':') { format!("[{address}]") } else { address.to_owned() }
+}
+
+fn remedy(error: &Error, config: &Config) -> String {
+    let text = error.to_string();
+    let image = &config.image;
+    if ["ImagePull", "ErrImage", "InvalidImageName", "ImageInspect", "RegistryUnavailable"]
+        .iter()
+        .any(|word| text.contains(word))
+    {
+        return format!(
+            "the nodes can't get the image {image}: check its name, let them reach the registry, name a secret with \
+             raw.image_pull_secrets, or choose another --image"
+        );
+    }
+    if text.contains("no node takes it") {
+        return "free or add a node, ask for less (raw.cpu_request, raw.memory_request), or mend raw.node_selector and \
+                raw.tolerations; where nodes come on demand, set raw.wait_for_node"
+            .into();
+    }
+    if text.contains("wasn't running after") {
+        return "if the pod only needs longer (a large image, a new node), raise --startup-timeout".into();
+    }
+    if text.contains("the image has no") || text.contains("no directory where a program") {
+        return format!("{image} is too bare for podbayd: use an image with a shell, or put podbayd into it");
+    }
+    format!("change what the message names: the image is {image}, and 'podbay config' shows the settings")
+}

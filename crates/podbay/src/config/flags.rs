@@ -1,0 +1,116 @@
+//! What a program's flags add to the settings of its surroundings.
+
+use std::path::Path;
+
+use super::value::Value;
+use super::{Config, ConfigError, FILE, Kind, Layer, Setting, bad, setting, unknown};
+
+impl Config {
+    /// The settings of this process, with this file in place of the one that it would read by itself.
+    ///
+    /// # Errors
+    /// When a setting is unknown or makes no sense, or the file can't be read.
+    pub fn of_process_with(file: Option<&Path>) -> Result<Self, ConfigError> {
+        let mut config = Self::default();
+        let named = std::env::var_os("PODBAY_CONFIG").filter(|path| !path.is_empty());
+        match (file, named) {
+            (Some(file), _) => config.read_file(file)?,
+            (None, Some(path)) => config.read_file(Path::new(&path))?,
+            (None, None) if Path::new(FILE).exists() => config.read_file(Path::new(FILE))?,
+            (None, None) => {}
+        }
+        // A value that isn't UTF-8 can't be a setting's; the name alone shows whether it was meant as one.
+        config.read_environment(std::env::vars_os().filter_map(|(name, value)| {
+            name.into_string().ok().map(|name| (name, value.to_string_lossy().into_owned()))
+        }))?;
+        Ok(config)
+    }
+
+    /// Sets a value as [`set`](Self::set) does, for a flag whose name is told in errors and by [`entries`](Self::entries).
+    ///
+    /// # Errors
+    /// When the setting is unknown or the value makes no sense.
+    pub fn set_by(&mut self, flag: &str, key: &str, text: &str) -> Result<(), ConfigError> {
+        let setting = known(flag, key)?;
+        let value = Value::parse(setting.kind, text).map_err(bad(flag, key))?;
+        self.put(setting, Layer::Code, flag, value);
+        Ok(())
+    }
+
+    /// Adds an item to a list: what a flag says that may be repeated doesn't take away what a file says.
+    ///
+    /// # Errors
+    /// When there is no such list.
+    pub fn add_item(&mut self, flag: &str, key: &str, item: impl Into<String>) -> Result<(), ConfigError> {
+        let setting = known(flag, key)?;
+        if setting.kind != Kind::List {
+            return Err(bad(flag, key)("it isn't a list".to_owned()));
+        }
+        let mut list = self.list(key);
+        list.push(item.into());
+        self.put(setting, Layer::Code, flag, Value::List(list));
+        Ok(())
+    }
+
+    /// Adds a name with its text to a table, in place of the one of that name.
+    ///
+    /// # Errors
+    /// When there is no such table.
+    pub fn add_pair(
+        &mut self,
+        flag: &str,
+        key: &str,
+        (name, text): (impl Into<String>, impl Into<String>),
+    ) -> Result<(), ConfigError> {
+        let setting = known(flag, key)?;
+        if setting.kind != Kind::Map {
+            return Err(bad(flag, key)("it isn't a table".to_owned()));
+        }
+        let mut map = self.map(key);
+        map.insert(name.into(), text.into());
+        self.put(setting, Layer::Code, flag, Value::Map(map));
+        Ok(())
+    }
+
+    /// The namespace of sandboxes on a cluster, if one is set.
+    pub fn namespace(&self) -> Option<&str> {
+        self.text("raw.namespace")
+    }
+
+    /// Whether a setting has a value from any of the places.
+    pub fn is_set(&self, key: &str) -> bool {
+        self.get(key).is_some()
+    }
+}
+
+fn known(from: &str, key: &str) -> Result<&'static Setting, ConfigError> {
+    setting::find(key).ok_or_else(|| unknown(from, key, setting::nearest(key)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_repeated_adds_to_what_is_there() {
+        let mut config = Config::default();
+        config.read_toml("env = { A = \"file\", B = \"file\" }\n[policy]\ndeny_commands = [\"rm\"]\n", "f").unwrap();
+        config.add_pair("--env", "env", ("B", "flag, with a comma")).unwrap();
+        config.add_item("--deny", "policy.deny_commands", "curl").unwrap();
+        assert_eq!(config.map("env")["A"], "file");
+        assert_eq!(config.map("env")["B"], "flag, with a comma");
+        assert_eq!(config.list("policy.deny_commands"), ["rm", "curl"]);
+        let entries: Vec<_> = config.entries().map(|(key, from, _)| (key, from.to_owned())).collect();
+        assert_eq!(entries[0], ("env", "--env".to_owned()));
+    }
+
+    #[test]
+    fn flags_say_who_they_are_when_they_make_no_sense() {
+        let mut config = Config::default();
+        let unknown = config.set_by("--set", "pollicy.root", "/x").unwrap_err().to_string();
+        assert_eq!(unknown, "--set: there is no setting \"pollicy.root\"; did you mean \"policy.root\"?");
+        let bad = config.set_by("--set", "ttl", "soon").unwrap_err().to_string();
+        assert!(bad.starts_with("--set: ttl: \"soon\" isn't a time"), "{bad}");
+        assert!(config.add_item("--x", "ttl", "1").unwrap_err().to_string().contains("isn't a list"));
+    }
+}
