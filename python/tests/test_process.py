@@ -208,16 +208,20 @@ def test_nothing_stays_behind_after_many_sandboxes():
         if i % 2:
             asyncio.run(main())
 
+    def counted():
+        return descriptors(), threads(), children()
+
     def settled(before):
+        # Idle threads of the runtime end after ten seconds.
         deadline = time.monotonic() + 30
-        while (descriptors(), threads(), children()) > before and time.monotonic() < deadline:
+        while any(now > then for now, then in zip(counted(), before, strict=True)) and time.monotonic() < deadline:
             gc.collect()
             time.sleep(0.2)
-        return (descriptors(), threads(), children())
+        return counted()
 
     for i in range(10):
         once(i)
-    before = (descriptors(), threads(), children())
+    before = counted()
     for i in range(long(50, 670)):
         once(i)
     after = settled(before)

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use rig::Cache;
+use rig::{Cache, Cluster};
 
 use crate::tools::{root, run, say};
 
@@ -49,16 +49,22 @@ pub fn lint() -> Result<()> {
     run(&mut environment.program("mypy"))
 }
 
-/// Builds the wheel, installs it and runs the tests on what was installed.
-pub fn test() -> Result<()> {
+/// Builds the wheel, installs it and runs the tests on what was installed; with a cluster also those that need one.
+pub fn test(cluster: Option<&Cluster>) -> Result<()> {
     let environment = Environment::ready()?;
     let wheel = build(&environment)?;
     run(environment
         .program("python")
         .args(["-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", "--no-index"])
         .arg(&wheel))?;
+    let tests = package().join("tests");
+    let mut pytest = environment.program("pytest");
     // From the tests' directory, so that nothing imports the source tree in place of the wheel.
-    run(environment.program("pytest").current_dir(package().join("tests")).env("PODBAY_LONG", "1"))
+    pytest.current_dir(&tests).env("PODBAY_LONG", "1").env_remove("PODBAY_RIG");
+    let Some(cluster) = cluster else { return run(&mut pytest) };
+    let kubeconfig = root().join("target/python-kubeconfig");
+    std::fs::write(&kubeconfig, cluster.account(&tests.join("roles.yaml"))?)?;
+    run(pytest.env("PODBAY_RIG", "1").env("KUBECONFIG", kubeconfig))
 }
 
 /// The wheel, by the development profile and in the workspace's own target directory: what `cargo test` has compiled isn't

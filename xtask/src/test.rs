@@ -1,5 +1,6 @@
 //! `cargo xtask test`: every check and every test.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
@@ -41,7 +42,7 @@ pub fn run(options: &Options) -> Result<()> {
         match part {
             Part::Lint => lint()?,
             Part::Tests => tests(options, &mut left_out)?,
-            Part::Python => python::lint().and_then(|()| python::test())?,
+            Part::Python => python(options, &mut left_out)?,
         }
     }
     let minutes = begun.elapsed().as_secs_f64() / 60.0;
@@ -72,12 +73,9 @@ fn lint() -> Result<()> {
     )
 }
 
-fn tests(options: &Options, left_out: &mut Vec<String>) -> Result<()> {
-    let mut test = cargo();
-    // Some tests do more of the same when there is time for it.
-    test.env("PODBAY_LONG", "1");
-    test.args(["test", "--workspace", "--all-features", "--no-fail-fast"]);
-    let mut need = |what: &str, met: Result<()>| match met {
+/// What isn't met is left out, and said so, unless everything is required.
+fn need(left_out: &mut Vec<String>, what: &str, met: Result<()>) -> Result<()> {
+    match met {
         Err(error) if everything_is_required() => Err(error.context(format!("PODBAY_REQUIRE=all, and {what}"))),
         Err(error) => {
             say(&format!("{what}: {error:#}"));
@@ -85,7 +83,35 @@ fn tests(options: &Options, left_out: &mut Vec<String>) -> Result<()> {
             Ok(())
         }
         Ok(()) => Ok(()),
-    };
+    }
+}
+
+fn python(options: &Options, left_out: &mut Vec<String>) -> Result<()> {
+    python::lint()?;
+    let available = rig::available().map_err(|reason| anyhow::anyhow!("{reason}"));
+    if options.no_cluster || available.is_err() {
+        if !options.no_cluster {
+            need(left_out, "the Python package's tests on a cluster are left out", available)?;
+        }
+        return python::test(None);
+    }
+    let name = cluster_name();
+    let tested = rig::Cluster::up(&name, &BTreeSet::new()).and_then(|cluster| python::test(Some(&cluster)));
+    rig::Cluster::down(&name).context("the test cluster can't be taken down")?;
+    tested
+}
+
+/// The cluster of the tests, which is taken down after them.
+fn cluster_name() -> String {
+    std::env::var("PODBAY_RIG_NAME").unwrap_or_else(|_| rig::DEFAULT_NAME.to_owned())
+}
+
+fn tests(options: &Options, left_out: &mut Vec<String>) -> Result<()> {
+    let mut test = cargo();
+    // Some tests do more of the same when there is time for it.
+    test.env("PODBAY_LONG", "1");
+    test.args(["test", "--workspace", "--all-features", "--no-fail-fast"]);
+    let mut need = |what: &str, met: Result<()>| need(left_out, what, met);
     need("some Debian packages are missing", rig::packages::ensure(NEEDS))?;
     let python = deepagents_python().map(|python| {
         test.env("PODBAY_PYTHON", python);
@@ -102,8 +128,7 @@ fn tests(options: &Options, left_out: &mut Vec<String>) -> Result<()> {
     }
     let tested = tools::run(&mut test);
     if cluster {
-        let name = std::env::var("PODBAY_RIG_NAME").unwrap_or_else(|_| rig::DEFAULT_NAME.to_owned());
-        rig::Cluster::down(&name).context("the test cluster can't be taken down")?;
+        rig::Cluster::down(&cluster_name()).context("the test cluster can't be taken down")?;
     }
     tested
 }
