@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from conftest import settings
 from langchain_tests.integration_tests import SandboxIntegrationTests
 
+from places import settings
 from podbay.deepagents import PodbaySandbox
 
-# The suite of langchain-tests 1.1.9 is older than the contract of deepagents 0.7.7 (langchain-ai/langchain issue 39948):
-# the SDK's own sandboxes fail the same seven. Not strict, so that a suite that was put right passes as well.
+# The suite of langchain-tests 1.1.9 is older than the contract of deepagents 0.7.7: the SDK's own sandboxes fail the
+# same seven (langchain-ai/langchain issue 39948). Not strict, so that a suite that was put right passes as well.
 OVERWRITES = pytest.mark.xfail(reason="since deepagents 0.7.0 write replaces a file", strict=False)
 ABSOLUTE = pytest.mark.xfail(reason="since deepagents 0.7.7 glob returns absolute paths", strict=False)
 FILES_ONLY = pytest.mark.xfail(reason="since deepagents 0.7.7 glob returns regular files only", strict=False)
@@ -20,7 +20,7 @@ PYTHON = """#!/bin/sh
 command -v python3 >/dev/null && exec python3 "$@"
 head -c 512000 /dev/zero | tr '\\0' x
 """
-"""Two tests have `python` print 500 KiB. Debian has only a `python3`, BusyBox none: there something else prints them."""
+"""Two tests have `python` print 500 KiB. Debian has a `python3`, BusyBox none: there something else prints them."""
 
 
 class Suite(SandboxIntegrationTests):
@@ -78,3 +78,9 @@ class TestRawBusyBox(Suite):
     """In a pod with BusyBox and nothing else."""
 
     PLACE = "raw-busybox"
+
+
+class TestRawReadOnly(Suite):
+    """In a pod whose own files can't be changed, as a user who isn't root."""
+
+    PLACE = "raw-read-only"

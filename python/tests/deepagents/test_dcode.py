@@ -1,0 +1,150 @@
+"""Deep Agents Code with a sandbox of ours: `dcode --sandbox podbay`."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from chat_server import ChatServer, text
+
+import podbay
+from places import settings
+
+pytest.importorskip("deepagents_code", reason="deepagents-code isn't installed; it needs Python 3.12")
+
+from deepagents_code.integrations.sandbox_factory import create_sandbox, get_default_working_dir
+from deepagents_code.integrations.sandbox_provider import SandboxNotFoundError
+
+from podbay.dcode import KubernetesProvider, PodbayProvider
+
+
+def test_dcode_finds_the_providers():
+    found = importlib.metadata.entry_points(group="deepagents_code.sandbox_providers")
+    classes = {point.name: point.load() for point in found if point.value.startswith("podbay.")}
+    assert classes == {"podbay": PodbayProvider, "kubernetes": KubernetesProvider}
+    assert get_default_working_dir("podbay") == get_default_working_dir("kubernetes") == "/workspace"
+
+
+def test_one_is_made_used_and_deleted(tmp_path):
+    setup = tmp_path / "setup.sh"
+    setup.write_text("echo ${GREETING} > /workspace/ready\n")
+    with create_sandbox("podbay", setup_script_path=str(setup)) as backend:
+        assert backend.execute("ls").output == "ready\n"
+        made = backend.id
+        with create_sandbox("podbay", sandbox_id=made) as again:
+            assert again.id == made
+            assert again.execute("ls").output == "ready\n"
+        # Whoever attached leaves it alone.
+        assert backend.execute("ls").output == "ready\n"
+    assert made not in {listed.id for listed in podbay.Provider().list()}
+
+
+def test_a_failing_setup_leaves_nothing(tmp_path):
+    setup = tmp_path / "setup.sh"
+    setup.write_text("exit 3\n")
+    before = {listed.id for listed in podbay.Provider().list()}
+    with pytest.raises(RuntimeError, match="Setup failed"), create_sandbox("podbay", setup_script_path=str(setup)):
+        pass
+    assert {listed.id for listed in podbay.Provider().list()} == before
+
+
+def test_what_goes_wrong():
+    with pytest.raises(SandboxNotFoundError, match="pb-none"):
+        PodbayProvider().get_or_create(sandbox_id="pb-none")
+    with pytest.raises(ValueError, match="imagee"):
+        KubernetesProvider().get_or_create(imagee="x")
+    PodbayProvider().delete(sandbox_id="pb-none")
+
+
+def test_settings(monkeypatch):
+    provider = KubernetesProvider()
+    assert provider._settings({}) == {"mode": "raw"} | local_home()
+    monkeypatch.setenv("PODBAY_RAW_IMAGE", "from-the-environment")
+    monkeypatch.setenv("DEEPAGENTS_CODE_PODBAY_RAW_IMAGE", "from-dcode")
+    monkeypatch.setenv("PODBAY_RAW_NODE_SELECTOR", "disk=ssd,zone=a")
+    monkeypatch.setenv("PODBAY_RAW_TOLERATIONS", '[{"key": "gpu"}]')
+    monkeypatch.setenv("PODBAY_RAW_RUN_AS_NON_ROOT", "false")
+    monkeypatch.setenv("PODBAY_POLICY_DENY_COMMANDS", "curl, rm -rf")
+    assert (
+        provider._settings({})
+        == {
+            "mode": "raw",
+            "raw.image": "from-dcode",
+            "raw.node_selector": {"disk": "ssd", "zone": "a"},
+            "raw.tolerations": [{"key": "gpu"}],
+            "raw.run_as_non_root": False,
+            "policy.deny_commands": ["curl", "rm -rf"],
+        }
+        | local_home()
+    )
+    assert provider._settings({"image": "from-the-table"})["image"] == "from-the-table"
+    assert "raw.image" not in provider._settings({"image": "from-the-table"})
+    podbay.Provider(**provider._settings({"namespace": "agents"}))
+    monkeypatch.setenv("PODBAY_RAW_WORKDIR", "/srv")
+    assert provider.metadata.working_dir == "/srv"
+    assert PodbayProvider().metadata.working_dir == "/workspace"
+    monkeypatch.setenv("PODBAY_RAW_TOLERATIONS", "[")
+    with pytest.raises(ValueError, match="PODBAY_RAW_TOLERATIONS"):
+        provider.get_or_create()
+
+
+def local_home():
+    return {"home": os.environ["PODBAY_HOME"]} if "PODBAY_HOME" in os.environ else {}
+
+
+SCRIPT = {
+    "brew some tea": [
+        ("write_file", {"file_path": "/workspace/tea.txt", "content": "green tea\n"}),
+        ("execute", {"command": "cat tea.txt ready; pwd; tr a-z A-Z < tea.txt > poured"}),
+        ("read_file", {"file_path": "/workspace/poured"}),
+        ("execute", {"command": "seq 100000"}),
+        "enjoy your tea",
+    ]
+}
+CONFIG = """
+[models.providers.scripted]
+class_path = "langchain_openai:ChatOpenAI"
+models = ["tea"]
+params = {{ base_url = "{url}", api_key = "none", use_responses_api = false }}
+"""
+
+
+@pytest.mark.parametrize(("name", "where"), [("podbay", "local"), ("kubernetes", "raw-debian")])
+def test_a_whole_run(name, where, tmp_path):
+    made = settings(where)
+    variables = {f"PODBAY_RAW_{key.upper()}": str(value) for key, value in made.items() if key != "mode"}
+    (tmp_path / "setup.sh").write_text("echo set up > /workspace/ready\n")
+    config = tmp_path / "home/.deepagents/config.toml"
+    config.parent.mkdir(parents=True)
+    with ChatServer(SCRIPT) as model:
+        config.write_text(CONFIG.format(url=model.url))
+        done = subprocess.run(
+            [
+                Path(sys.executable).parent / "dcode",
+                *("-n", "brew some tea", "-M", "scripted:tea", "-S", "all", "--no-mcp", "--no-tracing"),
+                *("--sandbox-setup", "setup.sh", "--sandbox", name),
+            ],
+            cwd=tmp_path,
+            env={**os.environ, "HOME": str(config.parents[1]), "DEEPAGENTS_HOME": str(config.parent), **variables},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=110,
+            check=False,
+        )
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output[-4000:]
+    assert "enjoy your tea" in output
+    said = [text(message) for message in model.heard[-1] if message["role"] == "tool"]
+    assert "/workspace/tea.txt" in said[0]
+    assert said[1].startswith("green tea\nset up\n/workspace\n")
+    assert said[2].endswith("GREEN TEA")
+    assert re.search("/large_tool_results/", said[3])
+    # It was told of the place that it works in, and nothing is left of that.
+    assert "/workspace" in text(model.heard[0][0])
+    assert [listed.id for listed in podbay.Provider(**made).list() if listed.id in output] == []
