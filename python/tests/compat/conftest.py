@@ -24,11 +24,9 @@ def raw() -> dict[str, str]:
     """The rig's cluster, or the end of the test with the reason why there is none."""
     if not os.environ.get("PODBAY_RIG"):
         pytest.skip("PODBAY_RIG isn't set: no cluster (docs/testing.md)")
-    return {
-        "MODE": "raw",
-        "IMAGE": os.environ.get("PODBAY_RIG_IMAGE_DEBIAN", "localhost/debian:1"),
-        "NAMESPACE": os.environ.get("PODBAY_RIG_NAMESPACE", "default"),
-    }
+    from cluster_api import Api
+
+    return {"MODE": "raw", "IMAGE": "localhost/debian:1", "NAMESPACE": Api().namespace}
 
 
 @pytest.fixture(params=["local", "raw"])

@@ -23,11 +23,7 @@ def settings(request):
         return {"mode": "local"}
     if not os.environ.get("PODBAY_RIG"):
         pytest.skip("PODBAY_RIG isn't set: no cluster (docs/testing.md)")
-    return {
-        "mode": "raw",
-        "image": os.environ.get("PODBAY_RIG_IMAGE_DEBIAN", "localhost/debian:1"),
-        "namespace": os.environ.get("PODBAY_RIG_NAMESPACE", "default"),
-    }
+    return {"mode": "raw", "image": "localhost/debian:1"}
 
 
 @pytest.fixture
