@@ -26,8 +26,12 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
-from langchain_core.tools import BaseTool, StructuredTool
-from langgraph.prebuilt import InjectedState
+try:
+    from langchain_core.tools import BaseTool, StructuredTool
+    from langgraph.prebuilt import InjectedState
+except ModuleNotFoundError as missing:
+    message = f"podbay.tool needs the package {missing.name}: pip install 'podbay[deepagents]'"
+    raise ModuleNotFoundError(message, name=missing.name) from missing
 
 import podbay
 

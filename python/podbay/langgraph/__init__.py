@@ -11,6 +11,7 @@ A thread's sandbox is named by the thread (and the tenant), so every process tha
 and nothing has to be stored; its id stands in the graph's state as `sandbox_id` for whoever wants to know it.
 """
 
+import podbay.deepagents  # noqa: F401 - first, because it says what to install when something is missing
 from podbay.langgraph.manager import SandboxManager
 from podbay.langgraph.state import SANDBOX_KEY, SandboxIdMiddleware
 from podbay.langgraph.thread import MissingThread, thread_id

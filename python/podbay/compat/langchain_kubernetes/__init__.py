@@ -5,6 +5,7 @@
 docs/moving/langchain-kubernetes.md says what changes and what was broken before.
 """
 
+import podbay.deepagents  # noqa: F401 - first, because it says what to install when something is missing
 from podbay.compat.langchain_kubernetes._provider_base import SandboxError, SandboxNotFoundError, SandboxProvider
 from podbay.compat.langchain_kubernetes._types import (
     CleanupResult,
