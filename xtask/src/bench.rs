@@ -1,11 +1,13 @@
 //! `cargo xtask bench`: measurements, and the pages in docs/ that show them.
 
-use std::process::Stdio;
+use std::collections::BTreeSet;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use rig::packages::Need;
 
+use crate::python;
 use crate::tools::{self, cargo, root, say};
 
 /// What is measured beside Podbay.
@@ -29,28 +31,30 @@ enum What {
     Local,
     /// Plain pods on the rig, beside one API exec per operation, kubectl and a bare WebSocket.
     Raw,
+    /// The Python backend on the rig, beside langchain-kubernetes and Deep Agents' own scripts.
+    Python,
 }
 
 /// Measures, prints, and on request writes the page.
 pub fn run(options: &Options) -> Result<()> {
     rig::packages::ensure(NEEDS)?;
-    let (name, package) = match options.what {
-        What::Daemon => ("daemon", "podbay-client"),
-        What::Local => ("local", "podbay"),
-        What::Raw => ("raw", "podbay-k8s"),
+    let (name, mut bench) = match options.what {
+        What::Daemon => ("daemon", cargo_bench("podbay-client", "daemon")),
+        What::Local => ("local", cargo_bench("podbay", "local")),
+        What::Raw => ("raw", cargo_bench("podbay-k8s", "raw")),
+        What::Python => ("python", python::bench()?),
     };
-    let mut bench = cargo();
-    bench.args(["bench", "--quiet", "--package", package, "--bench", name]).stdout(Stdio::piped());
+    bench.stdout(Stdio::piped());
     if matches!(options.what, What::Daemon | What::Local) {
         tools::run(cargo().args(["build", "--quiet", "--release", "--package", "podbay-cli"]))?;
         bench.env("PODBAY_BENCH_BINARY", root().join("target/release/podbay"));
     }
     let cluster = match options.what {
-        What::Raw => Some(Borrowed::cluster(&mut bench)?),
+        What::Raw | What::Python => Some(Borrowed::cluster(&mut bench)?),
         What::Daemon | What::Local => None,
     };
     say(&format!("measuring {name}; this takes some minutes"));
-    let output = bench.spawn().and_then(std::process::Child::wait_with_output).context("cargo bench can't be run");
+    let output = bench.spawn().and_then(std::process::Child::wait_with_output).context("the benchmark can't be run");
     if let Some(cluster) = cluster {
         cluster.give_back()?;
     }
@@ -72,6 +76,12 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+fn cargo_bench(package: &str, name: &str) -> Command {
+    let mut bench = cargo();
+    bench.args(["bench", "--quiet", "--package", package, "--bench", name]);
+    bench
+}
+
 /// A cluster to measure on. One that is up already stays up.
 struct Borrowed {
     name: String,
@@ -79,12 +89,13 @@ struct Borrowed {
 }
 
 impl Borrowed {
-    fn cluster(bench: &mut std::process::Command) -> Result<Self> {
+    fn cluster(bench: &mut Command) -> Result<Self> {
         rig::available()
             .map_err(|reason| anyhow::anyhow!("this is measured on a cluster, and none can run here: {reason}"))?;
         let name = std::env::var("PODBAY_RIG_NAME").unwrap_or_else(|_| rig::DEFAULT_NAME.to_owned());
         let was_up = rig::Cluster::list()?.iter().any(|status| status.name == name && status.running);
-        bench.env("PODBAY_RIG", "1").env("PODBAY_RIG_NAME", &name);
+        let cluster = rig::Cluster::up(&name, &BTreeSet::new())?;
+        bench.env("PODBAY_RIG", "1").env("PODBAY_RIG_NAME", &name).env("KUBECONFIG", cluster.kubeconfig());
         Ok(Self { name, was_up })
     }
 

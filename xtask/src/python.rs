@@ -12,6 +12,9 @@ use crate::tools::{root, run, say};
 const TOOLS: [&str; 6] =
     ["maturin==1.16.0", "mypy==2.4.1", "pytest==9.2.0", "ruff==0.17.4", "typing-extensions==4.16.0", "uvloop==0.23.0"];
 
+/// What the benchmark measures beside Podbay.
+const BESIDE: [&str; 3] = ["deepagents==0.7.32", "kubernetes==37.0.2", "langchain-kubernetes==0.4.0"];
+
 /// The package's directory.
 fn package() -> PathBuf {
     root().join("python")
@@ -22,16 +25,27 @@ struct Environment(PathBuf);
 
 impl Environment {
     fn ready() -> Result<Self> {
-        let dir = Cache::place()?.join("python").join("podbay");
-        let wanted = TOOLS.join("\n");
+        Self::with("podbay", &TOOLS)
+    }
+
+    fn with(name: &str, packages: &[&str]) -> Result<Self> {
+        let dir = Cache::place()?.join("python").join(name);
+        let wanted = packages.join("\n");
         let note = dir.join("tools");
         if std::fs::read_to_string(&note).ok().as_deref() != Some(&wanted) {
-            say("making a Python environment for the package");
+            say(&format!("making a Python environment: {name}"));
             run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&dir))?;
-            run(Command::new(dir.join("bin/python")).args(["-m", "pip", "install", "--quiet"]).args(TOOLS))?;
+            run(Command::new(dir.join("bin/python")).args(["-m", "pip", "install", "--quiet"]).args(packages))?;
             std::fs::write(&note, wanted)?;
         }
         Ok(Self(dir))
+    }
+
+    fn install(&self, wheel: &Path) -> Result<()> {
+        run(self
+            .program("python")
+            .args(["-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", "--no-index"])
+            .arg(wheel))
     }
 
     fn program(&self, name: &str) -> Command {
@@ -52,11 +66,7 @@ pub fn lint() -> Result<()> {
 /// Builds the wheel, installs it and runs the tests on what was installed; with a cluster also those that need one.
 pub fn test(cluster: Option<&Cluster>) -> Result<()> {
     let environment = Environment::ready()?;
-    let wheel = build(&environment)?;
-    run(environment
-        .program("python")
-        .args(["-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", "--no-index"])
-        .arg(&wheel))?;
+    environment.install(&build(&environment, "dev")?)?;
     let tests = package().join("tests");
     let mut pytest = environment.program("pytest");
     // From the tests' directory, so that nothing imports the source tree in place of the wheel.
@@ -67,16 +77,26 @@ pub fn test(cluster: Option<&Cluster>) -> Result<()> {
     run(pytest.env("PODBAY_RIG", "1").env("KUBECONFIG", kubeconfig))
 }
 
-/// The wheel, by the development profile and in the workspace's own target directory: what `cargo test` has compiled isn't
-/// compiled again.
-fn build(environment: &Environment) -> Result<PathBuf> {
+/// What measures the package beside others: it needs a KUBECONFIG.
+pub fn bench() -> Result<Command> {
+    let wheel = build(&Environment::ready()?, "release")?;
+    let environment = Environment::with("podbay-bench", &BESIDE)?;
+    environment.install(&wheel)?;
+    let mut bench = environment.program("python");
+    bench.arg("benches/operations.py");
+    Ok(bench)
+}
+
+/// The wheel, in the workspace's own target directory: by the profile `dev`, what `cargo test` has compiled isn't compiled
+/// again.
+fn build(environment: &Environment, profile: &str) -> Result<PathBuf> {
     let out = root().join("target/wheels");
     if out.exists() {
         std::fs::remove_dir_all(&out).with_context(|| format!("{} can't be emptied", out.display()))?;
     }
     run(environment
         .program("maturin")
-        .args(["build", "--quiet", "--profile", "dev", "--strip", "--interpreter"])
+        .args(["build", "--quiet", "--profile", profile, "--strip", "--interpreter"])
         .arg(environment.0.join("bin/python"))
         .arg("--out")
         .arg(&out))?;

@@ -1,0 +1,154 @@
+"""The backends that are measured, each in a pod of its own."""
+
+from __future__ import annotations
+
+import shlex
+import time
+import uuid
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from deepagents.backends.protocol import ExecuteResponse, FileDownloadResponse, FileUploadResponse
+from deepagents.backends.sandbox import BaseSandbox
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LIMITS = {"cpu_request": "100m", "cpu_limit": "1000m", "memory_request": "64Mi", "memory_limit": "512Mi"}
+
+
+@contextmanager
+def podbay_sandbox(image: str, namespace: str) -> Iterator[BaseSandbox]:
+    """Podbay's backend."""
+    from podbay.deepagents import PodbaySandbox
+
+    with PodbaySandbox(mode="raw", image=image, namespace=namespace, ttl="1h", **LIMITS) as sandbox:
+        yield sandbox
+
+
+@contextmanager
+def langchain_kubernetes(image: str, namespace: str, patience: int) -> Iterator[BaseSandbox]:
+    """The real package. Its pods have a working directory that belongs to root: a volume stands in for it."""
+    from langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig
+
+    provider = KubernetesProvider(
+        KubernetesProviderConfig(
+            mode="raw",
+            image=image,
+            namespace=namespace,
+            block_network=False,
+            default_exec_timeout=patience,
+            volumes=[{"name": "work", "emptyDir": {}}],
+            volume_mounts=[{"name": "work", "mountPath": "/workspace"}],
+            pod_template_overrides={"terminationGracePeriodSeconds": 0, "securityContext": {"fsGroup": 1000}},
+            **LIMITS,
+        )
+    )
+    sandbox = provider.get_or_create()
+    try:
+        yield sandbox
+    finally:
+        provider.delete(sandbox_id=sandbox.id)
+
+
+@contextmanager
+def scripts(image: str, namespace: str) -> Iterator[BaseSandbox]:
+    """Deep Agents' scripts, by the Kubernetes project's own client."""
+    from kubernetes import client, config
+
+    config.load_config()
+    core = client.CoreV1Api()
+    name = f"bench-scripts-{uuid.uuid4().hex[:8]}"
+    limits = {"cpu": LIMITS["cpu_limit"], "memory": LIMITS["memory_limit"]}
+    requests = {"cpu": LIMITS["cpu_request"], "memory": LIMITS["memory_request"]}
+    pod = {
+        "metadata": {"name": name},
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "automountServiceAccountToken": False,
+            "securityContext": {"runAsUser": 1000, "runAsGroup": 1000, "fsGroup": 1000},
+            "volumes": [{"name": "work", "emptyDir": {}}],
+            "containers": [
+                {
+                    "name": "sandbox",
+                    "image": image,
+                    "imagePullPolicy": "IfNotPresent",
+                    "command": ["sleep", "infinity"],
+                    "workingDir": "/workspace",
+                    "volumeMounts": [{"name": "work", "mountPath": "/workspace"}],
+                    "resources": {"limits": limits, "requests": requests},
+                }
+            ],
+        },
+    }
+    core.create_namespaced_pod(namespace, pod)
+    try:
+        for _ in range(600):
+            if core.read_namespaced_pod(name, namespace).status.phase == "Running":
+                break
+            time.sleep(0.1)
+        yield ExecSandbox(core, namespace, name)
+    finally:
+        core.delete_namespaced_pod(name, namespace, grace_period_seconds=0)
+
+
+class ExecSandbox(BaseSandbox):
+    """The least that BaseSandbox needs: a pod exec for each command, and one for each file that goes in or out."""
+
+    def __init__(self, core: Any, namespace: str, pod: str) -> None:
+        self._core = core
+        self._namespace = namespace
+        self._pod = pod
+
+    @property
+    def id(self) -> str:
+        """The pod."""
+        return self._pod
+
+    def execute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
+        """One exec."""
+        output, code = self._exec(command, timeout=timeout)
+        return ExecuteResponse(output=output.decode("utf-8", "replace"), exit_code=code)
+
+    def upload_files(self, files: list[tuple[str, bytes]]) -> list[FileUploadResponse]:
+        """One exec for each file: `head` knows how much is to come, since the client can't close its input."""
+        answers = []
+        for path, content in files:
+            place = shlex.quote(path)
+            output, code = self._exec(f"mkdir -p $(dirname {place}) && head -c {len(content)} > {place}", stdin=content)
+            answers.append(
+                FileUploadResponse(path=path, error=None if code == 0 else output.decode("utf-8", "replace"))
+            )
+        return answers
+
+    def download_files(self, paths: list[str]) -> list[FileDownloadResponse]:
+        """One exec for each file."""
+        answers = []
+        for path in paths:
+            output, code = self._exec(f"cat {shlex.quote(path)}")
+            answers.append(FileDownloadResponse(path=path, content=output if code == 0 else None))
+        return answers
+
+    def _exec(self, command: str, *, stdin: bytes | None = None, timeout: int | None = None) -> tuple[bytes, int]:
+        from kubernetes.stream import stream
+
+        session = stream(
+            self._core.connect_get_namespaced_pod_exec,
+            self._pod,
+            self._namespace,
+            command=["/bin/sh", "-c", command],
+            stdin=stdin is not None,
+            stdout=True,
+            stderr=True,
+            _preload_content=False,
+            binary=True,
+        )
+        try:
+            if stdin is not None:
+                session.write_stdin(stdin)
+            session.run_forever(timeout=timeout or 60)
+            # Before the output: reading that empties the channel with the code.
+            code = int(session.returncode or 0)
+            return session.read_all(), code
+        finally:
+            session.close()

@@ -1,0 +1,31 @@
+"""One sandbox, one task: the agent's files and commands are in the sandbox, which is gone afterwards.
+
+    MODEL=anthropic:claude-sonnet-4-5 python one_shot.py "Write and run a script that prints the Fibonacci sequence"
+
+The sandbox is on this machine; `PODBAY_MODE=raw` puts it on the cluster of your kubeconfig.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from deepagents import create_deep_agent
+
+from podbay.deepagents import PodbaySandbox
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+
+def solve(model: BaseChatModel | str, task: str) -> str:
+    """What the agent says when it is done."""
+    with PodbaySandbox() as sandbox:
+        agent = create_deep_agent(model=model, backend=sandbox)
+        result = agent.invoke({"messages": [("user", task)]})
+        return str(result["messages"][-1].text)
+
+
+if __name__ == "__main__":
+    print(solve(os.environ["MODEL"], sys.argv[1]))

@@ -1,0 +1,70 @@
+"""What the provider tells about sandboxes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass
+class SandboxInfo:
+    """One sandbox of a list. Times are ISO 8601 in UTC; `status` is running, warm, pending or terminated."""
+
+    id: str
+    namespace: str
+    thread_id: str | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
+    created_at: str | None = None
+    last_activity: str | None = None
+    status: str | None = None
+
+
+@dataclass
+class SandboxListResponse:
+    """One page of a list. With a `cursor` there are more: give it to the next call."""
+
+    sandboxes: list[SandboxInfo]
+    cursor: str | None = None
+
+    def __iter__(self) -> Iterator[SandboxInfo]:
+        return iter(self.sandboxes)
+
+    def __len__(self) -> int:
+        return len(self.sandboxes)
+
+    def __bool__(self) -> bool:
+        # It was no container once, and an answer is an answer also when nothing is in it.
+        return True
+
+
+@dataclass
+class CleanupResult:
+    """Which sandboxes were deleted because their time was over, and how many stay."""
+
+    deleted: list[str] = field(default_factory=list)
+    kept: int = 0
+
+
+@dataclass
+class WarmPoolStatus:
+    """How many pods wait to be used, how many are in use, and how many shall wait."""
+
+    available: int
+    active: int
+    total: int
+    target: int
+
+
+@dataclass
+class ProviderStats:
+    """How many sandboxes there are, and how many threads have one."""
+
+    total: int
+    running: int
+    warm: int
+    idle: int
+    thread_ids: int

@@ -1,0 +1,79 @@
+"""How sandboxes shall be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+_MODES = ("agent-sandbox", "raw", "local")
+
+
+@dataclass
+class KubernetesProviderConfig:
+    """How sandboxes shall be, under the names and with the defaults of langchain-kubernetes.
+
+    `mode` is `raw` (pods of any cluster), `agent-sandbox` (which needs a `template_name`) or `local`: this machine,
+    which langchain-kubernetes hasn't got. What describes the pod doesn't count there.
+
+    `command` is what the container runs. With `["sleep", "infinity"]` it is Podbay's own waiting shell: `sleep` as the
+    first process of a pod doesn't end when it is asked to. `pod_template_overrides` are merged into the pod's spec and
+    may not take away its protection. `seccomp_profile` is `RuntimeDefault`, or the path of a profile on the node.
+    `pod_ttl_seconds` was never used for anything and isn't now: `ttl_seconds` ends a sandbox.
+    """
+
+    mode: str = "agent-sandbox"
+
+    namespace: str = "default"
+    startup_timeout_seconds: int = 120
+    default_exec_timeout: int = 60 * 30
+
+    default_labels: dict[str, str] | None = None
+    ttl_seconds: int | None = None
+    ttl_idle_seconds: int | None = None
+
+    template_name: str | None = None
+    connection_mode: str = "tunnel"
+    gateway_name: str | None = None
+    gateway_namespace: str = "default"
+    api_url: str | None = None
+    server_port: int = 8888
+    warm_pool_name: str | None = None
+    kube_api_url: str | None = None
+    kube_token: str | None = None
+
+    image: str = "python:3.12-slim"
+    image_pull_policy: str = "IfNotPresent"
+    image_pull_secrets: list[str] = field(default_factory=list)
+    workdir: str = "/workspace"
+    command: list[str] = field(default_factory=lambda: ["sleep", "infinity"])
+    env: dict[str, str] = field(default_factory=dict)
+    cpu_request: str = "100m"
+    cpu_limit: str = "1000m"
+    memory_request: str = "256Mi"
+    memory_limit: str = "1Gi"
+    ephemeral_storage_limit: str = "5Gi"
+    block_network: bool = True
+    run_as_user: int = 1000
+    run_as_group: int = 1000
+    seccomp_profile: str = "RuntimeDefault"
+    namespace_per_sandbox: bool = False
+    pod_ttl_seconds: int | None = 3600
+    warm_pool_size: int = 0
+    service_account: str | None = None
+    node_selector: dict[str, str] = field(default_factory=dict)
+    tolerations: list[dict[str, Any]] = field(default_factory=list)
+    volumes: list[dict[str, Any]] = field(default_factory=list)
+    volume_mounts: list[dict[str, Any]] = field(default_factory=list)
+    init_containers: list[dict[str, Any]] = field(default_factory=list)
+    pod_template_overrides: dict[str, Any] | None = None
+    extra_annotations: dict[str, str] = field(default_factory=dict)
+    setup_script: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.mode not in _MODES:
+            raise ValueError(f"Unknown mode: {self.mode!r}. Must be 'agent-sandbox', 'raw' or 'local'.")
+        if self.mode == "agent-sandbox" and self.template_name is None:
+            raise ValueError(
+                "template_name is required when mode='agent-sandbox'. Set "
+                "KubernetesProviderConfig(template_name='my-template'), or use mode='raw' for plain pods."
+            )

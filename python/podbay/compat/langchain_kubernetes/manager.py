@@ -1,0 +1,169 @@
+"""Agents and graph nodes whose threads have a sandbox each."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Optional, Self
+
+from langchain_core.runnables.config import RunnableConfig, ensure_config
+
+from podbay.compat.langchain_kubernetes import _settings
+from podbay.compat.langchain_kubernetes._provider_base import SandboxNotFoundError, translated
+from podbay.compat.langchain_kubernetes.backends.raw import RawK8sBackend
+from podbay.compat.langchain_kubernetes.provider import KubernetesProvider
+from podbay.compat.langchain_kubernetes.sandbox import KubernetesSandbox
+from podbay.langgraph import SANDBOX_KEY, SandboxManager
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from podbay.compat.langchain_kubernetes._types import CleanupResult
+    from podbay.compat.langchain_kubernetes.config import KubernetesProviderConfig
+    from podbay.deepagents import PodbaySandbox
+
+DEFAULT_SANDBOX_STATE_KEY = SANDBOX_KEY
+
+
+class KubernetesSandboxManager:
+    """Gives every thread of a LangGraph application its own sandbox.
+
+    A thread's sandbox is named by its `thread_id`, so every process finds the same one and a restart loses nothing. Its
+    id is in the graph's state too. Managers with other default labels have other sandboxes: applications of one
+    namespace whose threads may have the same names want labels that tell them apart. Making a manager does no I/O.
+    """
+
+    def __init__(
+        self,
+        provider_config: KubernetesProviderConfig,
+        ttl_seconds: int | None = None,
+        ttl_idle_seconds: int | None = None,
+        default_labels: dict[str, str] | None = None,
+    ) -> None:
+        self._config = provider_config
+        self._provider = KubernetesProvider(provider_config)
+        self._ttl_seconds = ttl_seconds if ttl_seconds is not None else provider_config.ttl_seconds
+        self._ttl_idle_seconds = ttl_idle_seconds if ttl_idle_seconds is not None else provider_config.ttl_idle_seconds
+        labels = _settings.labels(provider_config, default_labels)
+        self._threads = SandboxManager(
+            provider=self._provider.core,
+            tenant=json.dumps(labels, sort_keys=True),
+            labels=labels | _settings.THREAD_SCOPED,
+            ttl=self._ttl_seconds,
+            idle_ttl=self._ttl_idle_seconds,
+            timeout=provider_config.default_exec_timeout,
+        )
+
+    def __repr__(self) -> str:
+        return f"KubernetesSandboxManager({self._provider!r})"
+
+    @property
+    def backend(self) -> PodbaySandbox:
+        """The backend of every thread: give it to `create_deep_agent` in graphs of your own."""
+        return self._threads.backend
+
+    def _make_backend_factory(self) -> Callable[[Any], Any]:
+        # Programs with graphs of their own called this for want of a public name. Deep Agents takes no factories any
+        # more; this one is the backend itself, and may be called too.
+        return self.backend
+
+    def create_agent(
+        self,
+        model: Any,
+        *,
+        checkpointer: Any = None,
+        state_sandbox_key: str = DEFAULT_SANDBOX_STATE_KEY,
+        **create_deep_agent_kwargs: Any,
+    ) -> Any:
+        """A deep agent with a sandbox per thread, made when a tool first needs it, and its id in the state."""
+        return self._threads.create_agent(
+            model, checkpointer=checkpointer, state_sandbox_key=state_sandbox_key, **create_deep_agent_kwargs
+        )
+
+    def create_setup_node(self, *, state_sandbox_key: str = DEFAULT_SANDBOX_STATE_KEY) -> Callable[..., Any]:
+        """An async node that makes the thread's sandbox, or finds it, and writes its id into the state."""
+
+        async def setup_node(state: dict[str, Any], config: Optional[RunnableConfig] = None) -> dict[str, Any]:  # noqa: UP045 - LangGraph looks for this very text
+            node = self._threads.create_setup_node(state_sandbox_key=state_sandbox_key)
+            with translated():
+                return await node.ainvoke(state, config or ensure_config())
+
+        return setup_node
+
+    def create_agent_node(
+        self,
+        model: Any,
+        *,
+        state_sandbox_key: str = DEFAULT_SANDBOX_STATE_KEY,
+        **create_deep_agent_kwargs: Any,
+    ) -> Callable[..., Any]:
+        """An async node that runs a deep agent in the sandbox that the state names, else in the thread's.
+
+        Where the state names none that is alive and there is no thread, it makes a new one and writes its id into the
+        state.
+        """
+
+        async def agent_node(state: dict[str, Any], config: Optional[RunnableConfig] = None) -> dict[str, Any]:  # noqa: UP045 - LangGraph looks for this very text
+            from deepagents import create_deep_agent
+
+            config = config or ensure_config()
+            known = state.get(state_sandbox_key)
+            sandbox = await self._sandbox_of(known, (config.get("configurable") or {}).get("thread_id"))
+            agent = create_deep_agent(model, backend=sandbox, **create_deep_agent_kwargs)
+            result = await agent.ainvoke({"messages": state.get("messages", [])}, config)
+            changed = {} if sandbox.id == known else {state_sandbox_key: sandbox.id}
+            return {"messages": result.get("messages", []), **changed}
+
+        return agent_node
+
+    async def get_or_reconnect(self, sandbox_id: str | None = None) -> KubernetesSandbox:
+        """The sandbox with this id, or a new one when there is none (any more): look at its `id`."""
+        labels = {key: value for key, value in self._threads.labels.items() if key not in _settings.THREAD_SCOPED}
+        return await self._provider.aget_or_create(
+            sandbox_id=sandbox_id,
+            labels=labels,
+            ttl_seconds=self._ttl_seconds,
+            ttl_idle_seconds=self._ttl_idle_seconds,
+        )
+
+    def cleanup(self, max_idle_seconds: int | None = None) -> CleanupResult:
+        """Deletes the sandboxes whose time is over, and those that weren't used for `max_idle_seconds`."""
+        return self._provider.cleanup(max_idle_seconds)
+
+    async def acleanup(self, max_idle_seconds: int | None = None) -> CleanupResult:
+        """As `cleanup`."""
+        return await self._provider.acleanup(max_idle_seconds)
+
+    def shutdown(self) -> None:
+        """Deletes every sandbox that this manager made."""
+        with translated():
+            self._threads.shutdown()
+
+    async def ashutdown(self) -> None:
+        """As `shutdown`."""
+        with translated():
+            await self._threads.ashutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self.shutdown()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *args: object) -> None:
+        await self.ashutdown()
+
+    async def _sandbox_of(self, known: str | None, thread: str | None) -> KubernetesSandbox:
+        if known is None and thread is None:
+            return await self.get_or_reconnect()
+        if known is not None:
+            try:
+                return await self._provider.areconnect(known)
+            except SandboxNotFoundError:
+                if thread is None:
+                    return await self.get_or_reconnect()
+        with translated():
+            sandbox = await self._threads.aacquire(str(thread))
+        return KubernetesSandbox(backend=RawK8sBackend(sandbox=sandbox, config=self._config))

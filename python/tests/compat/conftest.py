@@ -1,0 +1,51 @@
+"""Where the programs run that were written for other packages."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+MISSING = None if importlib.util.find_spec("deepagents") else "deepagents isn't installed: pip install deepagents"
+collect_ignore_glob = ["programs/*", *(["test_*.py"] if MISSING else [])]
+
+# The model that does as it is told is there.
+sys.path.insert(0, str(Path(__file__).parents[1] / "langgraph"))
+
+
+def pytest_report_header() -> list[str]:
+    return [f"podbay.compat: not tested, {MISSING}"] if MISSING else []
+
+
+def raw() -> dict[str, str]:
+    """The rig's cluster, or the end of the test with the reason why there is none."""
+    if not os.environ.get("PODBAY_RIG"):
+        pytest.skip("PODBAY_RIG isn't set: no cluster (docs/testing.md)")
+    from cluster_api import Api
+
+    return {"MODE": "raw", "IMAGE": "localhost/debian:1", "NAMESPACE": Api().namespace}
+
+
+@pytest.fixture(params=["local", "raw"])
+def place(request):
+    """What a program has to know of the place where it runs."""
+    if request.param == "raw":
+        return raw()
+    return {"MODE": "local", "IMAGE": "unused", "NAMESPACE": "default"}
+
+
+@pytest.fixture
+def cluster():
+    """The same, for programs that need pods."""
+    return raw()
+
+
+@pytest.fixture
+def model():
+    """A model that does as it is told."""
+    from obedient import ObedientModel
+
+    return ObedientModel()

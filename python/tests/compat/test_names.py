@@ -1,0 +1,148 @@
+"""Every public name of langchain-kubernetes is there, with its parameters and defaults."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+from signatures import described
+
+import podbay
+from podbay.compat import langchain_kubernetes as ours
+from podbay.compat.langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig, KubernetesSandboxManager
+from podbay.compat.langchain_kubernetes.backends.agent_sandbox import AgentSandboxBackend
+from podbay.compat.langchain_kubernetes.backends.protocol import KubernetesBackendProtocol
+from podbay.compat.langchain_kubernetes.backends.raw import RawK8sBackend
+
+RECORDED = json.loads((Path(__file__).parent / "langchain_kubernetes-0.4.0.json").read_text())
+
+OTHER = {
+    "backends.raw.RawK8sBackend.__init__": "took clients of the package kubernetes; `create` makes one",
+    "backends.raw.RawK8sBackend.load_k8s_clients": "gave clients of the package kubernetes",
+    "backends.agent_sandbox.AgentSandboxBackend.": "there is none to be had in this build",
+}
+"""What is different, and why."""
+
+
+def test_every_name_has_its_parameters_and_defaults():
+    found = described(ours.__name__)
+    expected = {name: what for name, what in RECORDED.items() if not any(name.startswith(other) for other in OTHER)}
+    assert {name: found.get(name) for name in expected} == expected
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("langchain_kubernetes") is None,
+    reason="langchain-kubernetes isn't installed; the record of its names is what counts",
+)
+def test_the_record_is_that_of_the_package():
+    assert described("langchain_kubernetes") == RECORDED
+
+
+def test_nothing_that_was_exported_is_missing():
+    assert set(ours.__all__) == {name for name in RECORDED if "." not in name}
+
+
+def test_what_the_readme_names_and_the_package_lacked():
+    # A Python class without get_or_reconnect, and no async pool_status.
+    assert callable(KubernetesSandboxManager.get_or_reconnect)
+    assert callable(KubernetesProvider.apool_status)
+
+
+def test_impossible_configs_are_refused():
+    with pytest.raises(ValueError, match="Unknown mode: 'docker'"):
+        KubernetesProviderConfig(mode="docker")
+    with pytest.raises(ValueError, match="template_name is required"):
+        KubernetesProviderConfig()
+    with pytest.raises(ValueError, match="profile's path"):
+        KubernetesProvider(KubernetesProviderConfig(mode="raw", seccomp_profile="Localhost"))
+    with pytest.raises(ValueError, match="setup_script"):
+        KubernetesProvider(KubernetesProviderConfig(mode="local", setup_script="true"))
+
+
+def test_agent_sandbox_mode_says_that_it_isnt_there():
+    config = KubernetesProviderConfig(template_name="python-sandbox-template")
+    assert config.mode == "agent-sandbox"
+    for make in (KubernetesProvider, KubernetesSandboxManager):
+        with pytest.raises(podbay.ConfigError, match=r"local and raw.*use mode='raw'"):
+            make(config)
+    with pytest.raises(podbay.ConfigError, match="local and raw"):
+        AgentSandboxBackend(client=None, sandbox_name="x")
+
+
+def test_nothing_is_done_before_it_has_to(monkeypatch):
+    # A module with a manager is imported where there is no cluster, or before there is one.
+    monkeypatch.setenv("KUBECONFIG", "/no/such/file")
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    config = KubernetesProviderConfig(mode="raw")
+    assert "raw" in repr(KubernetesProvider(config))
+    from obedient import ObedientModel
+
+    assert KubernetesSandboxManager(config).create_agent(ObedientModel()) is not None
+
+
+def test_applications_with_other_labels_have_other_sandboxes():
+    # Two of one namespace would otherwise meet in the thread "1".
+    config = KubernetesProviderConfig(mode="local", default_labels={"project": "a"})
+    same = KubernetesSandboxManager(config), KubernetesSandboxManager(config)
+    other = KubernetesSandboxManager(config, default_labels={"project": "b"})
+    ids = [manager._threads.sandbox_id("1") for manager in (*same, other)]
+    assert ids[0] == ids[1] != ids[2]
+
+
+def test_errors_are_of_the_kinds_that_are_documented():
+    from podbay.compat.langchain_kubernetes._provider_base import translated
+
+    kinds = [
+        (podbay.SandboxNotFound("x"), ours.SandboxNotFoundError),
+        (podbay.PodGone("x"), ours.SandboxNotFoundError),
+        (podbay.StartupTimeout("x"), TimeoutError),
+        (podbay.StartupFailed("x"), RuntimeError),
+        (podbay.PermissionDenied("x"), RuntimeError),
+        (podbay.Unreachable("x"), RuntimeError),
+    ]
+    for error, kind in kinds:
+        with pytest.raises(ours.SandboxError) as caught, translated():
+            raise error
+        assert isinstance(caught.value, kind), error
+        assert caught.value.original_exc is error
+        assert str(caught.value) == "x"
+    with pytest.raises(ValueError, match="x"), translated():
+        raise podbay.ConfigError("x")
+
+
+def test_a_backend_of_ones_own_is_enough():
+    """`KubernetesSandbox(backend=…)` with what the protocol names, and with Deep Agents' scripts for the rest."""
+    with podbay.Sandbox() as sandbox:
+        native = RawK8sBackend(sandbox=sandbox, config=KubernetesProviderConfig(mode="local")).native
+
+        @dataclasses.dataclass
+        class Own:
+            id: str = "mine"
+
+            def execute(self, command, *, timeout=None):
+                return native.execute(command, timeout=timeout)
+
+            async def aexecute(self, command, *, timeout=None):
+                return await native.aexecute(command, timeout=timeout)
+
+            def upload_files(self, files):
+                return native.upload_files(files)
+
+            def download_files(self, paths):
+                return native.download_files(paths)
+
+            def cleanup(self):
+                pass
+
+        assert isinstance(Own(), KubernetesBackendProtocol)
+        mine = ours.KubernetesSandbox(backend=Own())
+        assert mine.id == "mine"
+        assert mine.write("/workspace/a.txt", "one\ntwo\n").error is None
+        assert str(mine.read("/workspace/a.txt")) == "one\ntwo"
+        assert mine.edit("/workspace/a.txt", "two", "three").occurrences == 1
+        assert [entry["path"] for entry in mine.ls_info("/workspace")] == ["/workspace/a.txt"]
+        assert mine.grep_raw("three", path="/workspace")[0]["line"] == 2
+        assert mine.glob_info("*.txt", path="/workspace")

@@ -1,0 +1,43 @@
+"""Where the tests of graphs run: on this machine, and on the rig's cluster when there is one."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import uuid
+
+import pytest
+
+MISSING = None if importlib.util.find_spec("deepagents") else "deepagents isn't installed: pip install deepagents"
+collect_ignore_glob = ["test_*.py"] if MISSING else []
+
+
+def pytest_report_header() -> list[str]:
+    return [f"podbay.langgraph: not tested, {MISSING}"] if MISSING else []
+
+
+@pytest.fixture(scope="session", params=["local", "raw"])
+def settings(request):
+    """What makes a sandbox in each mode."""
+    if request.param == "local":
+        return {"mode": "local"}
+    if not os.environ.get("PODBAY_RIG"):
+        pytest.skip("PODBAY_RIG isn't set: no cluster (docs/testing.md)")
+    return {"mode": "raw", "image": "localhost/debian:1"}
+
+
+@pytest.fixture
+def manager(settings):
+    """A manager whose sandboxes are gone afterwards."""
+    from podbay.langgraph import SandboxManager
+
+    with SandboxManager(tenant=uuid.uuid4().hex, **settings) as manager:
+        yield manager
+
+
+@pytest.fixture
+def model():
+    """A model that does as it is told."""
+    from obedient import ObedientModel
+
+    return ObedientModel()
