@@ -4,8 +4,11 @@ use std::time::{Duration, Instant};
 
 use kube::Error;
 
-/// For how long it is asked.
+/// For how long it is asked while it answers.
 const PATIENCE: Duration = Duration::from_secs(15);
+
+/// For how long while it doesn't: a restart takes seconds, and whoever has named the wrong cluster shouldn't wait long.
+const SILENCE: Duration = Duration::from_secs(8);
 
 /// The pause after the first refusal; each further one is twice as long, up to two seconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -42,7 +45,8 @@ where
             other => return other,
         };
         let pause = pauses.next().max(wish(&error));
-        if begun.elapsed() + pause > PATIENCE {
+        let patience = if matches!(error, Error::Api(_)) { PATIENCE } else { SILENCE };
+        if begun.elapsed() + pause > patience {
             return Err(error);
         }
         tracing::debug!(%error, "asking the API server again");
@@ -54,9 +58,18 @@ where
 pub(crate) fn passes(error: &Error) -> bool {
     match error {
         Error::Api(status) => matches!(status.code, 429 | 500 | 502 | 503 | 504),
-        Error::HyperError(_) | Error::Service(_) | Error::ReadEvents(_) => true,
+        // A certificate doesn't get better.
+        Error::Service(error) => !chain(error.as_ref()).any(|error| error.to_string().contains("certificate")),
+        Error::HyperError(_) | Error::ReadEvents(_) => true,
         _ => false,
     }
+}
+
+/// An error and what it comes from.
+fn chain<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |error| error.source())
 }
 
 /// How long the API server asks to be left alone.
@@ -76,6 +89,14 @@ mod tests {
 
     fn refusal(code: u16) -> Error {
         Error::Api(Box::new(Status { code, ..Status::default() }))
+    }
+
+    #[test]
+    fn a_connection_that_is_refused_passes_and_a_certificate_does_not() {
+        let broken =
+            |text: &str| Error::Service(Box::new(std::io::Error::other(std::io::Error::other(text.to_owned()))));
+        assert!(passes(&broken("connection refused")));
+        assert!(!passes(&broken("invalid peer certificate: UnknownIssuer")));
     }
 
     #[tokio::test]

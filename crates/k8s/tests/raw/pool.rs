@@ -6,10 +6,12 @@ use anyhow::{Context, Result, ensure};
 use futures_util::future::try_join_all;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::Api;
-use kube::api::ListParams;
+use kube::api::{ListParams, PostParams};
 use podbay_client::provider::{Phase, Provider, Query, Wanted};
 use podbay_k8s::raw::{Config, Raw};
+use serde_json::json;
 
 use crate::pods::rules;
 use crate::provider::{config, provider, wanted};
@@ -151,5 +153,43 @@ async fn a_pool_that_cannot_be_filled_says_why_and_leaves_nothing() -> Result<()
     ensure!(error.contains("exit code 3") && error.contains("no luck"), "{error}");
     let status = raw.pool_status().await?;
     ensure!(status.available == 0 && status.total == 0, "{status:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_comes_next_finishes_what_a_killed_client_began() -> Result<()> {
+    let Some(cluster) = rig::cluster().await? else { return Ok(()) };
+    let namespace = cluster.namespace(rules()).await?;
+    let raw = provider(&namespace, pooled(1))?;
+    raw.refill().await?;
+    let pods: Api<Pod> = Api::namespaced(cluster.admin(), namespace.name());
+    let leases: Api<Lease> = Api::namespaced(cluster.admin(), namespace.name());
+    let pod = pods.list(&ListParams::default().labels("podbay.dev/state=warm")).await?.items.remove(0).metadata;
+    let (pod, uid) = (pod.name.context("no name")?, pod.uid.context("no UID")?);
+    // Three clients have named the same pod in their Leases, and were killed before any of them could claim it.
+    let hour = k8s_openapi::jiff::Timestamp::now() - Duration::from_secs(3600);
+    for name in ["pb-a", "pb-b", "pb-c"] {
+        let lease = json!({
+            "metadata": {
+                "name": name,
+                "labels": {"app.kubernetes.io/managed-by": "podbay", "podbay.dev/sandbox": name},
+                "annotations": {"podbay.dev/idle-ttl-seconds": "7200"},
+            },
+            "spec": {"holderIdentity": format!("{pod}/{uid}"), "acquireTime": MicroTime(hour)},
+        });
+        leases.create(&PostParams::default(), &serde_json::from_value(lease)?).await?;
+    }
+    let first = raw.get_or_create(&wanted("pb-a")).await?;
+    ensure!(first.created && first.sandbox.run("echo a > owner").await?.success());
+    let owner = pods.get(&pod).await?.metadata.owner_references.unwrap_or_default();
+    ensure!(owner.len() == 1 && owner[0].name == "pb-a", "{owner:?}");
+    let second = raw.get_or_create(&wanted("pb-b")).await?;
+    ensure!(second.created && second.sandbox.run("cat owner").await?.code() == Some(1), "two have one pod");
+    // For the third nobody comes: it is neither found nor kept, and the pod stays with its owner.
+    let error = raw.reconnect("pb-c").await.err().context("found")?.to_string();
+    ensure!(error.contains("another sandbox has it"), "{error}");
+    let cleaned = raw.cleanup(None).await?;
+    ensure!(cleaned.deleted == ["pb-c"] && cleaned.kept == 2, "{cleaned:?}");
+    ensure!(first.sandbox.run("cat owner").await?.text() == "a\n");
     Ok(())
 }

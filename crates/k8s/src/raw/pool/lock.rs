@@ -24,6 +24,8 @@ const RENEW: Duration = Duration::from_secs(4);
 pub(super) struct Seen {
     /// Its version when another had it, and since when it is like that. Clocks of different machines aren't compared.
     other: Option<(String, Instant)>,
+    /// Whether this client has it.
+    held: bool,
     /// Whether the pool was made as this client wants it, at some time.
     adopted: bool,
 }
@@ -50,10 +52,7 @@ impl Shared {
         let found = patiently(|| leases.get_opt(&name)).await.map_err(Error::api("get the pool's Lease"))?;
         let Some(found) = found else {
             return match patiently(|| async { leases.create(&PostParams::default(), &self.new_lock()).await }).await {
-                Ok(lease) => {
-                    self.seen().adopted = true;
-                    Ok(Attempt::Held(Box::new(lease)))
-                }
+                Ok(lease) => Ok(self.got(lease)),
                 Err(error) if Error::code(&error) == Some(409) => Ok(Attempt::Busy),
                 Err(error) => Err(Error::api("make the pool's Lease")(error)),
             };
@@ -84,13 +83,21 @@ impl Shared {
         });
         let patch = Patch::Merge(change);
         match patiently(|| async { leases.patch(&name, &PatchParams::default(), &patch).await }).await {
-            Ok(lease) => {
-                self.seen().adopted = true;
-                Ok(Attempt::Held(Box::new(lease)))
-            }
+            Ok(lease) => Ok(self.got(lease)),
             Err(error) if matches!(Error::code(&error), Some(404 | 409)) => Ok(Attempt::Busy),
             Err(error) => Err(Error::api("take the pool's Lease")(error)),
         }
+    }
+
+    fn got(&self, lease: Lease) -> Attempt {
+        let mut seen = self.seen();
+        (seen.held, seen.adopted) = (true, true);
+        Attempt::Held(Box::new(lease))
+    }
+
+    /// Whether this client has the Lease, as far as it knows.
+    pub(super) fn has_lock(&self) -> bool {
+        self.seen().held
     }
 
     fn is_held(&self, lease: &Lease, seen: &mut Seen) -> bool {
@@ -174,6 +181,7 @@ impl Shared {
 
     /// Lets others have the Lease.
     pub(super) async fn unlock(&self) {
+        self.seen().held = false;
         let (name, leases) = (self.lock_name(), &self.place.leases.api);
         let work = async {
             let lease = patiently(|| leases.get(&name)).await?;

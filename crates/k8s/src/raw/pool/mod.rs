@@ -141,6 +141,13 @@ impl Drop for Pool {
         if let Some(keeper) = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take() {
             keeper.abort();
         }
+        // Others needn't wait until it is clear that nobody fills the pool any more.
+        if self.shared.has_lock()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let shared = self.shared.clone();
+            runtime.spawn(async move { shared.unlock().await });
+        }
     }
 }
 
