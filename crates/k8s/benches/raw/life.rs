@@ -66,20 +66,28 @@ pub async fn measure(bench: &Bench) {
     reconnect(&raw).await;
 }
 
-/// From a pool, with a pause in which it is filled again: what is measured is a pod that waits, not a queue for it.
+/// From a pool that is full each time: what is measured is a pod that waits, not a queue for it.
 async fn warm(bench: &Bench, table: &Table) {
-    let raw = bench.raw(Config { warm_pool_size: 2, ..config(rig::DEBIAN) }).await;
-    let mut times = Vec::new();
-    for _ in 0..ROUNDS {
+    let pooled = || Config { warm_pool_size: 2, ..config(rig::DEBIAN) };
+    let raw = bench.raw(pooled()).await;
+    let (mut held, mut fresh) = (Vec::new(), Vec::new());
+    for round in 0..2 * ROUNDS {
         raw.refill().await.unwrap();
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        // One client has been there for a while and holds a session to the next pod; another has just begun.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let another = bench.raw(pooled()).await;
+        let (client, times) = if round % 2 == 0 { (&raw, &mut held) } else { (&another, &mut fresh) };
         let begun = Instant::now();
-        let provided = made(&raw).await;
+        let provided = made(client).await;
         assert!(provided.sandbox.run("true").await.unwrap().success());
-        times.push(begun.elapsed());
+        // The very first has no session yet.
+        if round > 1 {
+            times.push(begun.elapsed());
+        }
         raw.delete(&provided.id).await.unwrap();
     }
-    table.row("**podbay: create to the result of `true`, from the warm pool**", &Samples::from(times));
+    table.row("**podbay: the same from the warm pool, a session held to the next pod**", &Samples::from(held));
+    table.row("podbay: the same from the warm pool, by a client that has just begun", &Samples::from(fresh));
 }
 
 async fn reconnect(raw: &Raw) {
