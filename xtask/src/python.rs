@@ -9,8 +9,20 @@ use rig::{Cache, Cluster};
 use crate::tools::{root, run, say};
 
 /// What checks, builds and tests the package. Pinned: a newer linter mustn't break an old commit.
-const TOOLS: [&str; 6] =
-    ["maturin==1.16.0", "mypy==2.4.1", "pytest==9.2.0", "ruff==0.17.4", "typing-extensions==4.16.0", "uvloop==0.23.0"];
+const TOOLS: [&str; 12] = [
+    "blockbuster==1.5.29",
+    "deepagents==0.7.32",
+    "fastapi==0.162.4",
+    "httpx==0.28.1",
+    "langchain-tests==1.1.9",
+    "langgraph-checkpoint-sqlite==3.1.2",
+    "langgraph-cli[inmem]==0.4.40",
+    "maturin==1.16.0",
+    "mypy==2.4.1",
+    "pytest==9.2.0",
+    "ruff==0.17.4",
+    "uvloop==0.23.0",
+];
 
 /// What the benchmark measures beside Podbay.
 const BESIDE: [&str; 3] = ["deepagents==0.7.32", "kubernetes==37.0.2", "langchain-kubernetes==0.4.0"];
@@ -55,6 +67,11 @@ impl Environment {
     }
 }
 
+/// A Python with the Deep Agents SDK, whose contracts the core is compared with.
+pub fn with_deepagents() -> Result<PathBuf> {
+    Ok(Environment::ready()?.0.join("bin/python"))
+}
+
 /// Style and types.
 pub fn lint() -> Result<()> {
     let environment = Environment::ready()?;
@@ -66,15 +83,19 @@ pub fn lint() -> Result<()> {
 /// Builds the wheel, installs it and runs the tests on what was installed; with a cluster also those that need one.
 pub fn test(cluster: Option<&Cluster>) -> Result<()> {
     let environment = Environment::ready()?;
-    environment.install(&build(&environment, "dev")?)?;
+    let wheel = build(&environment, "dev")?;
+    environment.install(&wheel)?;
     let tests = package().join("tests");
     let mut pytest = environment.program("pytest");
     // From the tests' directory, so that nothing imports the source tree in place of the wheel.
     pytest.current_dir(&tests).env("PODBAY_LONG", "1").env_remove("PODBAY_RIG");
-    let Some(cluster) = cluster else { return run(&mut pytest) };
-    let kubeconfig = root().join("target/python-kubeconfig");
-    std::fs::write(&kubeconfig, cluster.account(&tests.join("roles.yaml"))?)?;
-    run(pytest.env("PODBAY_RIG", "1").env("KUBECONFIG", kubeconfig))
+    if let Some(cluster) = cluster {
+        let kubeconfig = root().join("target/python-kubeconfig");
+        std::fs::write(&kubeconfig, cluster.account(&tests.join("roles.yaml"))?)?;
+        pytest.env("PODBAY_RIG", "1").env("KUBECONFIG", kubeconfig);
+    }
+    run(&mut pytest)?;
+    run(environment.program("python").arg("tests/deepagents/matrix.py").arg(&wheel))
 }
 
 /// What measures the package beside others: it needs a KUBECONFIG.
@@ -87,19 +108,21 @@ pub fn bench() -> Result<Command> {
     Ok(bench)
 }
 
-/// The wheel, in the workspace's own target directory: by the profile `dev`, what `cargo test` has compiled isn't compiled
-/// again.
+/// The wheel, built as `pip install ./python` does it. pip builds in place, so by the profile `dev` what `cargo test` has
+/// compiled isn't compiled again.
 fn build(environment: &Environment, profile: &str) -> Result<PathBuf> {
     let out = root().join("target/wheels");
     if out.exists() {
         std::fs::remove_dir_all(&out).with_context(|| format!("{} can't be emptied", out.display()))?;
     }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::iter::once(environment.0.join("bin")).chain(std::env::split_paths(&path));
     run(environment
-        .program("maturin")
-        .args(["build", "--quiet", "--profile", profile, "--strip", "--interpreter"])
-        .arg(environment.0.join("bin/python"))
-        .arg("--out")
-        .arg(&out))?;
+        .program("python")
+        .args(["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir"])
+        .args([&out, &package()])
+        .env("MATURIN_PEP517_ARGS", format!("--profile {profile} --strip"))
+        .env("PATH", std::env::join_paths(path)?))?;
     only_file(&out)
 }
 

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use rig::packages::Need;
 
 use crate::python;
-use crate::tools::{self, cargo, deepagents_python, everything_is_required, say};
+use crate::tools::{self, cargo, everything_is_required, say};
 
 /// What tests call that a bare machine may lack.
 const NEEDS: &[Need] = &[Need::program("procps", "ps"), Need::program("util-linux", "unshare")];
@@ -113,7 +113,7 @@ fn tests(options: &Options, left_out: &mut Vec<String>) -> Result<()> {
     test.args(["test", "--workspace", "--all-features", "--no-fail-fast"]);
     let mut need = |what: &str, met: Result<()>| need(left_out, what, met);
     need("some Debian packages are missing", rig::packages::ensure(NEEDS))?;
-    let python = deepagents_python().map(|python| {
+    let python = python::with_deepagents().map(|python| {
         test.env("PODBAY_PYTHON", python);
     });
     need("comparisons with the Deep Agents SDK are left out", python)?;

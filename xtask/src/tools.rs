@@ -4,10 +4,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use rig::Cache;
-
-/// The Deep Agents release whose contracts are compared with ours.
-const DEEPAGENTS: &str = "deepagents==0.7.32";
 
 /// Whether nothing may be left out.
 pub fn everything_is_required() -> bool {
@@ -41,18 +37,4 @@ pub fn cargo() -> Command {
 /// The repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(PathBuf::new, Path::to_path_buf)
-}
-
-/// A Python with the Deep Agents SDK, in an environment of its own in the cache.
-pub fn deepagents_python() -> Result<PathBuf> {
-    let dir = Cache::place()?.join("python").join(DEEPAGENTS.replace("==", "-"));
-    let python = dir.join("bin/python");
-    let ready = dir.join("ready");
-    if !ready.exists() {
-        say(&format!("making a Python environment with {DEEPAGENTS}"));
-        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&dir))?;
-        run(Command::new(&python).args(["-m", "pip", "install", "--quiet", DEEPAGENTS]))?;
-        std::fs::write(&ready, "")?;
-    }
-    Ok(python)
 }
