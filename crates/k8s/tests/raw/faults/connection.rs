@@ -142,14 +142,12 @@ async fn a_connection_that_hangs_is_given_up() -> Result<()> {
     for direction in [Direction::ToServer, Direction::ToClient] {
         cable.freeze_after(direction, 0);
         let start = Instant::now();
-        let fresh = podbay_client::Error::from(
-            through(&namespace, cable.port(), config(rig::BUSYBOX))
-                .await?
-                .reconnect("pb-hangs")
-                .await
-                .err()
-                .context("a frozen cable answered")?,
-        );
+        let fresh = through(&namespace, cable.port(), config(rig::BUSYBOX))
+            .await?
+            .reconnect("pb-hangs")
+            .await
+            .err()
+            .context("a frozen cable answered")?;
         ensure!(start.elapsed() < Duration::from_secs(45), "after {:?}", start.elapsed());
         ensure!(fresh.to_string().contains("can't be reached"), "{fresh}");
     }
