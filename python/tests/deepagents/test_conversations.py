@@ -178,7 +178,7 @@ def test_interrupted_and_resumed_in_another_process(conversations, place, tmp_pa
             cwd=Path(__file__).parent,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
             check=False,
         )
         assert done.returncode == 0, done.stderr
