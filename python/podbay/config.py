@@ -47,6 +47,8 @@ class RawConfig:
     context: str | None = None
     namespace: str | None = None
     image: str | None = None
+    image_arch: Literal["amd64", "arm64"] | None = None
+    setup_script: str | None = None
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
     image_pull_secrets: Sequence[str] | None = None
     workdir: str | None = None
@@ -79,3 +81,8 @@ class RawConfig:
     ingress: Sequence[Mapping[str, Any]] | None = None
     startup_timeout: float | str | timedelta | None = None
     wait_for_node: bool | None = None
+    namespace_per_sandbox: bool | None = None
+    namespace_labels: Mapping[str, str] | None = None
+    namespace_quota: Mapping[str, str] | None = None
+    warm_pool_size: int | None = None
+    warm_pool_name: str | None = None

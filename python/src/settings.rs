@@ -83,7 +83,7 @@ pub fn gather(
     let mut all = fields;
     all.extend(named);
     for (key, value) in more.into_iter().flatten() {
-        all.push((key.extract().map_err(PyErr::from)?, value));
+        all.push((key.extract()?, value));
     }
     for (key, value) in all {
         if !value.is_none() {

@@ -75,7 +75,7 @@ impl<'py> FromPyObject<'_, 'py> for Content {
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         if object.is_instance_of::<PyString>() {
-            let text: PyBackedStr = object.extract().map_err(PyErr::from).map_err(|error| {
+            let text: PyBackedStr = object.extract().map_err(|error| {
                 PyValueError::new_err(format!("the text can't be encoded as UTF-8 ({error}); pass bytes instead"))
             })?;
             return Ok(Self(Bytes::from_owner(TextBytes(text))));

@@ -44,8 +44,3 @@ def home() -> Iterator[Path]:
 def sandbox() -> Iterator[podbay.Sandbox]:
     with podbay.Sandbox() as sandbox:
         yield sandbox
-
-
-def long(short: int, when_there_is_time: int) -> int:
-    """How often something is done: more where PODBAY_LONG is set."""
-    return when_there_is_time if os.environ.get("PODBAY_LONG") else short

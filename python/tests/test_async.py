@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 import pytest
 
 import podbay
-from conftest import long
+from patience import long
 
 
 def run(main):

@@ -61,20 +61,20 @@ def test_code_beats_environment_beats_file(tmp_path, monkeypatch):
     monkeypatch.setenv("PODBAY_IDLE_TTL", "20s")
     monkeypatch.setenv("PODBAY_LOCAL_MEMORY", "128MiB")
     found = values(memory="256MiB")
-    assert found["ttl"] == ("podbay.toml", "10000")
-    assert found["idle_ttl"] == ("environment", "20000")
-    assert found["local.memory"] == ("settings", str(256 << 20))
+    assert found["ttl"] == ("podbay.toml", "10s")
+    assert found["idle_ttl"] == ("environment", "20s")
+    assert found["local.memory"] == ("settings", "256MiB")
     other = tmp_path / "other.toml"
     other.write_text("ttl = 5\n")
-    assert values(config=other)["ttl"] == (str(other), "5000")
-    assert values(config=str(other))["idle_ttl"] == ("environment", "20000")
+    assert values(config=other)["ttl"] == (str(other), "5s")
+    assert values(config=str(other))["idle_ttl"] == ("environment", "20s")
 
 
 def test_names_need_no_section():
     assert values("raw", image="busybox")["raw.image"] == ("settings", "busybox")
     assert values("local", network="host")["local.network"] == ("settings", "host")
     assert values(config=RawConfig(image="x", node_selector={"a": "b"}))["mode"] == ("settings", "raw")
-    assert values(config=LocalConfig(ttl=timedelta(minutes=1)))["ttl"] == ("settings", "60000")
+    assert values(config=LocalConfig(ttl=timedelta(minutes=1)))["ttl"] == ("settings", "1m")
     assert values(config={"memory": 1 << 20, "policy.deny_prefixes": ["/etc"]})["policy.deny_prefixes"][1] == "/etc"
     assert values(mounts=("/usr/share",))["local.mounts"] == ("settings", "/usr/share")
     assert values(memory=None) == values()

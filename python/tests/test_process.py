@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import podbay
-from conftest import long
+from patience import long
 
 
 def python(program, **options):

@@ -85,6 +85,19 @@ def test_providers_find_threads_again():
     assert provider.pool_status().target == 0
 
 
+def test_managers_and_pools():
+    provider = podbay.Provider(config=config(warm_pool_size=1, warm_pool_name="python"))
+    filled = provider.refill()
+    assert (filled.available, filled.target) == (1, 1)
+    manager = podbay.Manager(provider)
+    with manager.acquire("from the pool", "acme") as sandbox:
+        assert sandbox.created
+        assert sandbox.run("echo warm").output == "warm\n"
+        assert provider.pool_status().active == 1
+        assert [listed.id for listed in manager.list("acme")] == [sandbox.id]
+    assert manager.release("from the pool", "acme") is False
+
+
 def test_rules_hold_in_pods_too():
     told = []
     with podbay.Sandbox(

@@ -70,12 +70,13 @@ pub async fn cp(arguments: Arguments, settings: &Settings, output: &Output) -> R
     let (target, done) = match (side(&arguments.source), side(&arguments.target)) {
         (Side::Here(source), Side::There { name, path }) => {
             let sandbox = Place::open(settings).await?.find(&name).await?;
-            let (target, done) = upload(&sandbox, &source, &path, &meter).await.inspect_err(|_| bar.clear())?;
+            let (target, done) = upload(&sandbox, &source, &path, (&meter, &bar)).await.inspect_err(|_| bar.clear())?;
             (format!("{name}:{target}"), done)
         }
         (Side::There { name, path }, Side::Here(target)) => {
             let sandbox = Place::open(settings).await?.find(&name).await?;
-            let (target, done) = download(&sandbox, &path, &target, &meter).await.inspect_err(|_| bar.clear())?;
+            let (target, done) =
+                download(&sandbox, &path, &target, (&meter, &bar)).await.inspect_err(|_| bar.clear())?;
             (target.display().to_string(), done)
         }
         (Side::Here(_), Side::Here(_)) => {
@@ -122,7 +123,7 @@ async fn upload(
     sandbox: &Guarded,
     source: &Path,
     target: &RawPath,
-    meter: &Meter<'_>,
+    (meter, bar): (&Meter<'_>, &Bar),
 ) -> Result<(RawPath, Transferred), Failure> {
     let meta = std::fs::metadata(source).map_err(|error| Failure::local(source, "can't be copied", &error))?;
     // `.` and `..` have no name of their own; the directory that they mean has.
@@ -142,6 +143,7 @@ async fn upload(
     let target = if into { below(target, name.as_bytes()) } else { target.clone() };
     use std::os::unix::fs::PermissionsExt;
     let request = Write { mode: Some(meta.permissions().mode() & 0o777), ..Write::new(target) };
+    bar.expect(meta.len());
     let written = sandbox.upload_file(source, &request, meter).await?;
     Ok((written.path, one_file()))
 }
@@ -150,7 +152,7 @@ async fn download(
     sandbox: &Guarded,
     source: &RawPath,
     target: &Path,
-    meter: &Meter<'_>,
+    (meter, bar): (&Meter<'_>, &Bar),
 ) -> Result<(PathBuf, Transferred), Failure> {
     let found = sandbox.stat(&Stat::new(source.clone())).await?;
     let into = target.as_os_str().as_bytes().ends_with(b"/");
@@ -172,6 +174,7 @@ async fn download(
                 let message = format!("there is no directory {} on this machine; make it first", parent.display());
                 return Err(Failure::new(message).coded("local_file"));
             }
+            bar.expect(found.entry.size);
             sandbox.download_file(&Download::new(source.clone()), &target, meter).await?;
             Ok((target, one_file()))
         }

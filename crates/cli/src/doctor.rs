@@ -2,11 +2,10 @@
 
 use clap::Args;
 use podbay::config::Config;
-use podbay::k8s::doctor::{Doctor, Examination, State};
-use podbay::k8s::rights::Features;
+use podbay::k8s::doctor::{Depth, Doctor, State};
 
 use crate::failure::Failure;
-use crate::local_mode;
+use crate::local_mode::{self, Isolation};
 use crate::output::{Output, Table, plain};
 use crate::session::signals;
 use crate::settings::Settings;
@@ -29,14 +28,6 @@ pub struct Arguments {
     /// With --mode raw: starts no pods, so that neither image nor network rules are tried
     #[arg(long)]
     quick: bool,
-
-    /// With --mode raw: also the rights that a pool takes
-    #[arg(long)]
-    pool: bool,
-
-    /// With --mode raw: also the rights that a namespace for each sandbox takes
-    #[arg(long)]
-    namespace_per_sandbox: bool,
 }
 
 /// Looks.
@@ -44,17 +35,15 @@ pub async fn doctor(arguments: Arguments, settings: &Settings, output: &Output) 
     let config = settings.config()?;
     match config.mode() {
         "raw" => cluster(&arguments, &config, output).await,
-        _ => machine(output),
+        _ => machine(&config, output),
     }
 }
 
 async fn cluster(arguments: &Arguments, config: &Config, output: &Output) -> Result<u8, Failure> {
     let doctor = Doctor::new(config.cluster().await?, config.raw()?).map_err(podbay::Error::from)?;
-    let features =
-        Features { network_rules: false, pool: arguments.pool, namespace_per_sandbox: arguments.namespace_per_sandbox };
-    let examination = Examination { features, quick: arguments.quick };
+    let depth = if arguments.quick { Depth::Quick } else { Depth::Full };
     let report = tokio::select! {
-        report = doctor.examine(examination) => report,
+        report = doctor.examine(depth) => report,
         signal = signals::end() => {
             let signal = signal?;
             doctor.clean_up().await?;
@@ -100,9 +89,14 @@ fn remedies<'a>(fixes: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     if lines.is_empty() { lines } else { format!("\nWhat is missing, and how to get it:\n{lines}") }
 }
 
-fn machine(output: &Output) -> Result<u8, Failure> {
+fn machine(config: &Config, output: &Output) -> Result<u8, Failure> {
     let report = local_mode::probe();
-    let code = u8::from(report.isolation != Some(local_mode::Isolation::Namespaces));
+    let chosen = local_mode::chosen(config)?;
+    let usable = match chosen {
+        Isolation::Namespaces => report.isolation == Some(Isolation::Namespaces),
+        Isolation::Landlock => report.isolation.is_some(),
+    };
+    let code = u8::from(!usable);
     if output.is_json() {
         output.json(&report)?;
         return Ok(code);
@@ -118,15 +112,20 @@ fn machine(output: &Output) -> Result<u8, Failure> {
         missing.map(|finding| (finding.what.as_str(), finding.fix.as_deref().unwrap_or("nothing is known to help"))),
     ));
     text.push('\n');
-    text.push_str(&match report.isolation {
-        Some(local_mode::Isolation::Namespaces) => output.paint(
+    text.push_str(&match (report.isolation, chosen) {
+        (Some(_), Isolation::Landlock) => output.paint(
+            Style::Warning,
+            "Sandboxes are isolated by Landlock, as the settings say: they can't open this machine's files, and see their names.",
+        ),
+        (Some(Isolation::Namespaces), Isolation::Namespaces) => output.paint(
             Style::Good,
             "Sandboxes are isolated by namespaces: they see nothing of this machine but its programs.",
         ),
-        // What Landlock alone can do isn't enough for a sandbox yet.
-        Some(local_mode::Isolation::Landlock) | None => {
-            output.paint(Style::Bad, "No sandbox can be made here: see what is missing above.")
-        }
+        (Some(Isolation::Landlock), Isolation::Namespaces) => output.paint(
+            Style::Bad,
+            "No sandbox can be made here as it should be. --isolation landlock works, and protects less.",
+        ),
+        (None, _) => output.paint(Style::Bad, "No sandbox can be made here: see what is missing above."),
     });
     text.push('\n');
     output.text(&text)?;

@@ -22,8 +22,8 @@ Examples:
   podbay install raw --pool --reaper-image podbay:0.1.0
 
 Raw mode works without any of it, wherever an account has these rights. The role has just the verbs that the chosen features
-need: rights for network rules unless raw.block_network is false, more with --pool and --namespace-per-sandbox. Afterwards
-'podbay doctor --mode raw' tells whether everything is there.";
+need, as the settings have them: raw.block_network, raw.warm_pool_size, raw.namespace_per_sandbox, raw.namespace_quota.
+Afterwards 'podbay doctor --mode raw' tells whether everything is there.";
 
 /// Prints manifests for a cluster
 #[derive(Debug, Args)]
@@ -50,11 +50,11 @@ struct RawArguments {
     #[arg(long, value_name = "NAME")]
     account_namespace: Option<String>,
 
-    /// Rights for a pool of sandboxes that wait
+    /// Rights for a pool of sandboxes that wait, whatever raw.warm_pool_size says
     #[arg(long)]
     pool: bool,
 
-    /// Rights for a namespace for each sandbox: in the whole cluster
+    /// Rights for a namespace for each sandbox, which are rights in the whole cluster
     #[arg(long)]
     namespace_per_sandbox: bool,
 
@@ -81,15 +81,15 @@ enum Level {
 pub fn install(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
     let What::Raw(arguments) = arguments.what;
     let config = settings.raw_config()?;
-    let raw = config.raw()?;
+    let used = Features::of(&config.raw()?);
     let manifests = Install {
         namespace: config.namespace().map_or(Install::default().namespace, str::to_owned),
         account: arguments.account,
         account_namespace: arguments.account_namespace,
         features: Features {
-            network_rules: raw.block_network,
-            pool: arguments.pool,
-            namespace_per_sandbox: arguments.namespace_per_sandbox,
+            pool: used.pool || arguments.pool,
+            namespace_per_sandbox: used.namespace_per_sandbox || arguments.namespace_per_sandbox,
+            ..used
         },
         pod_security: match arguments.pod_security {
             Level::Restricted => PodSecurity::Restricted,

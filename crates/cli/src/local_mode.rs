@@ -2,14 +2,31 @@
 //! line that knows.
 
 #[cfg(target_os = "linux")]
-pub use podbay::local::{Isolation, probe};
+pub use linux::{Isolation, chosen, probe};
 
 #[cfg(not(target_os = "linux"))]
-pub use elsewhere::{Isolation, probe};
+pub use elsewhere::{Isolation, chosen, probe};
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use podbay::config::Config;
+
+    use crate::failure::Failure;
+
+    pub use podbay::local::{Isolation, probe};
+
+    /// How sandboxes shall be confined.
+    pub fn chosen(config: &Config) -> Result<Isolation, Failure> {
+        Ok(config.local()?.isolation)
+    }
+}
 
 #[cfg(not(target_os = "linux"))]
 mod elsewhere {
+    use podbay::config::Config;
     use serde::Serialize;
+
+    use crate::failure::Failure;
 
     /// How a sandbox could be confined.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -34,6 +51,11 @@ mod elsewhere {
         pub available: bool,
         pub detail: String,
         pub fix: Option<String>,
+    }
+
+    /// What would be asked for.
+    pub fn chosen(_: &Config) -> Result<Isolation, Failure> {
+        Ok(Isolation::Namespaces)
     }
 
     /// Nothing has to be tried to know.

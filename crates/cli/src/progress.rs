@@ -26,13 +26,20 @@ struct State {
     began: Instant,
     drawn: Option<Instant>,
     length: usize,
+    /// The bytes of the one file that is copied.
+    expected: Option<u64>,
 }
 
 impl Bar {
     /// A line, unless the output is for a program.
     pub fn new(json: bool) -> Self {
         let shown = !json && std::io::stderr().is_terminal();
-        Self { shown, state: Mutex::new(State { began: Instant::now(), drawn: None, length: 0 }) }
+        Self { shown, state: Mutex::new(State { began: Instant::now(), drawn: None, length: 0, expected: None }) }
+    }
+
+    /// One file of so many bytes is about to be copied.
+    pub fn expect(&self, bytes: u64) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).expected = Some(bytes);
     }
 
     /// Shows how far it is.
@@ -47,6 +54,10 @@ impl Bar {
             return;
         }
         state.drawn = Some(now);
+        let progress = match state.expected {
+            Some(bytes) => Progress { total_files: Some(1), total_bytes: Some(bytes), ..progress },
+            None => progress,
+        };
         let line = line(progress, now - state.began);
         let blanks = " ".repeat(state.length.saturating_sub(line.chars().count()));
         state.length = line.chars().count();
@@ -66,8 +77,9 @@ impl Bar {
 fn line(progress: Progress, since: Duration) -> String {
     let speed = (progress.bytes as f64 / since.as_secs_f64().max(0.001)) as u64;
     let files = match progress.total_files {
-        Some(total) => format!("{}/{total} files", progress.files),
-        None => format!("{} files", progress.files),
+        Some(1) => String::new(),
+        Some(total) => format!("  {}/{total} files", progress.files),
+        None => format!("  {} files", progress.files),
     };
     match progress.total_bytes.filter(|total| *total > 0) {
         Some(total) => {
@@ -75,9 +87,9 @@ fn line(progress: Progress, since: Duration) -> String {
             let done = progress.bytes.min(total);
             let filled = (u128::from(done) * u128::from(WIDTH) / u128::from(total)) as usize;
             let bar = format!("{}{}", "#".repeat(filled), "-".repeat(WIDTH as usize - filled));
-            format!("[{bar}] {}/{}  {}/s  {files}", bytes(done), bytes(total), bytes(speed))
+            format!("[{bar}] {}/{}  {}/s{files}", bytes(done), bytes(total), bytes(speed))
         }
-        None => format!("{}  {}/s  {files}", bytes(progress.bytes), bytes(speed)),
+        None => format!("{}  {}/s{files}", bytes(progress.bytes), bytes(speed)),
     }
 }
 
@@ -94,6 +106,8 @@ mod tests {
         );
         let unknown = Progress { total_files: None, total_bytes: None, ..progress };
         assert_eq!(line(unknown, Duration::from_secs(1)), "512 B  512 B/s  1 files");
+        let one = Progress { total_files: Some(1), ..progress };
+        assert_eq!(line(one, Duration::from_secs(1)), "[############------------] 512 B/1.0 KiB  512 B/s");
         let again = Progress { bytes: 4096, ..progress };
         assert!(line(again, Duration::from_secs(1)).starts_with("[########################] 1.0 KiB/1.0 KiB"));
     }

@@ -84,8 +84,9 @@ pub struct SandboxOptions {
     #[arg(long, value_name = "TIME", value_parser = quantity::positive_span)]
     startup_timeout: Option<Duration>,
 
-    /// How it is kept apart. 'landlock', for machines that can't make user namespaces, isn't ready and is refused
-    #[arg(long, value_enum)]
+    /// How it is kept apart: 'namespaces' (unless set otherwise), or 'landlock', for machines that can't make user namespaces;
+    /// it protects less
+    #[arg(long, value_enum, hide_possible_values = true)]
     isolation: Option<Isolation>,
 }
 

@@ -22,13 +22,13 @@ pub use podbay_proto::exec::{
     Target, Usage,
 };
 pub use podbay_proto::files;
-pub use podbay_proto::session::Welcome;
+pub use podbay_proto::session::{Lifetime, Welcome};
 pub use podbay_proto::{Error as OperationError, ErrorCode, RawPath};
 
 pub use transfer::{Meter, Progress};
 pub use trees::{Transferred, Witness};
 
-use session::Session;
+use session::{Session, WeakSession};
 
 /// One sandbox.
 #[derive(Debug, Clone)]
@@ -48,5 +48,42 @@ impl Sandbox {
     /// When it can't be reached or speaks another version of the protocol.
     pub async fn hello(&self) -> Result<Welcome> {
         self.session.welcome().await
+    }
+
+    /// Says how long the sandbox may go on, counted from now.
+    ///
+    /// # Errors
+    /// When it can't be reached, or its podbayd is too old to know of this.
+    pub async fn set_lifetime(&self, lifetime: &Lifetime) -> Result<()> {
+        self.session.ask(lifetime).await.map(drop)
+    }
+
+    /// Whether the sandbox was started again since this was last asked: its files are there, its processes are gone, and
+    /// what was under way ended as [`Error::SandboxRestarted`].
+    pub fn take_restarted(&self) -> bool {
+        self.session.take_restarted()
+    }
+
+    /// A handle that doesn't keep the connection open.
+    pub fn downgrade(&self) -> WeakSandbox {
+        WeakSandbox { session: self.session.downgrade() }
+    }
+}
+
+/// A sandbox for as long as somebody else uses it.
+#[derive(Debug, Clone)]
+pub struct WeakSandbox {
+    session: WeakSession,
+}
+
+impl WeakSandbox {
+    /// Whether anybody has a handle yet.
+    pub fn in_use(&self) -> bool {
+        self.session.upgrade().is_some()
+    }
+
+    /// Asks the sandbox who it is and what it does, on the connection that is open. Nothing when none is, or it breaks.
+    pub async fn glance(&self) -> Option<Welcome> {
+        self.session.upgrade()?.glance().await
     }
 }

@@ -1,11 +1,13 @@
 //! The connections to one sandbox, opened when needed and opened again when they break.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use podbay_proto::Operation;
-use podbay_proto::session::Welcome;
+use podbay_proto::VERSION;
+use podbay_proto::session::{Hello, Welcome};
 use tokio::sync::Mutex;
 
 use crate::channel::Channel;
@@ -24,11 +26,28 @@ struct Inner {
     channel: Box<dyn Channel>,
     shared: Mutex<Option<Connection>>,
     bulk: Mutex<Option<Connection>>,
+    /// Another podbayd answered than the time before, and nobody was told yet.
+    restarted: AtomicBool,
+}
+
+/// A session that doesn't keep its connections open by itself.
+#[derive(Debug, Clone)]
+pub(crate) struct WeakSession(Weak<Inner>);
+
+impl WeakSession {
+    pub(crate) fn upgrade(&self) -> Option<Session> {
+        self.0.upgrade().map(Session)
+    }
 }
 
 impl Session {
     pub(crate) fn new(channel: Box<dyn Channel>) -> Self {
-        Self(Arc::new(Inner { channel, shared: Mutex::default(), bulk: Mutex::default() }))
+        Self(Arc::new(Inner {
+            channel,
+            shared: Mutex::default(),
+            bulk: Mutex::default(),
+            restarted: AtomicBool::default(),
+        }))
     }
 
     /// An open connection: the one there is, or a new one.
@@ -41,8 +60,29 @@ impl Session {
         let mut place = place.lock().await;
         match place.as_ref() {
             Some(connection) if !connection.is_closed() => Ok(connection.clone()),
-            _ => Ok(place.insert(Connection::open(&*self.0.channel, purpose).await?).clone()),
+            before => {
+                let connection = Connection::open(&*self.0.channel, purpose).await?;
+                if before.is_some_and(|before| before.welcome.instance != connection.welcome.instance) {
+                    self.0.restarted.store(true, Ordering::Relaxed);
+                }
+                Ok(place.insert(connection).clone())
+            }
         }
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakSession {
+        WeakSession(Arc::downgrade(&self.0))
+    }
+
+    pub(crate) fn take_restarted(&self) -> bool {
+        self.0.restarted.swap(false, Ordering::Relaxed)
+    }
+
+    /// Asks who is there on the connection that is open; nothing when none is.
+    pub(crate) async fn glance(&self) -> Option<Welcome> {
+        let connection = self.0.shared.lock().await.clone()?;
+        let answer = connection.ask(&Hello { version: VERSION }, None, Bytes::new()).await;
+        answer.ok().map(|answer| answer.head)
     }
 
     /// Who is at the other end.

@@ -5,14 +5,14 @@ use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use podbay_proto::session::GREETING;
 use rustix::fs::FlockOperation;
 
-use crate::serve::SOCKET;
+use crate::serve::{LOCK, SOCKET};
 use crate::sys;
 
 /// Held while a daemon is being started, so that of ten callers one starts it and nine wait.
@@ -22,18 +22,34 @@ const START_LOCK: &str = "start.lock";
 /// reads what is printed either.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
+/// How long another's daemon has to come up.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What a daemon is told that has to be started.
+#[derive(Debug, Default)]
+pub struct Start {
+    /// Where commands start.
+    pub workdir: Option<PathBuf>,
+    /// Ends it after this long.
+    pub ttl: Option<Duration>,
+    /// Ends it when for this long nobody used it.
+    pub idle_ttl: Option<Duration>,
+    /// Its end is the container's.
+    pub ends_container: bool,
+}
+
 /// Connects and copies until either side is done.
 ///
 /// # Errors
 /// When no daemon can be reached or started.
-pub fn run(state: &Path, workdir: Option<&Path>) -> io::Result<()> {
-    let socket = connect_or_start(state, workdir)?;
+pub fn run(state: &Path, options: &Start) -> io::Result<()> {
+    let socket = connect_or_start(state, options)?;
     println!("{GREETING}");
     io::stdout().flush()?;
     bridge(&socket)
 }
 
-fn connect_or_start(state: &Path, workdir: Option<&Path>) -> io::Result<UnixStream> {
+fn connect_or_start(state: &Path, options: &Start) -> io::Result<UnixStream> {
     if let Ok(socket) = connect(state) {
         return Ok(socket);
     }
@@ -43,8 +59,27 @@ fn connect_or_start(state: &Path, workdir: Option<&Path>) -> io::Result<UnixStre
     if let Ok(socket) = connect(state) {
         return Ok(socket);
     }
-    start(state, workdir)?;
-    connect(state)
+    match start(state, options) {
+        Ok(()) => connect(state),
+        // A container that is started again starts podbayd as well, and that one may have been faster.
+        Err(error) => connect_soon(state).ok_or(error),
+    }
+}
+
+fn connect_soon(state: &Path) -> Option<UnixStream> {
+    let begun = Instant::now();
+    loop {
+        if let Ok(socket) = connect(state) {
+            return Some(socket);
+        }
+        let lock = File::create(state.join(LOCK)).ok()?;
+        // Nobody who holds it is nobody to wait for.
+        let free = rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+        if free || begun.elapsed() > PATIENCE {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// A socket's address has room for 107 bytes, so it is named from its own directory.
@@ -54,13 +89,21 @@ fn connect(state: &Path) -> io::Result<UnixStream> {
 }
 
 /// Starts the daemon with a life of its own: its own session, none of our descriptors, nothing of our working directory.
-fn start(state: &Path, workdir: Option<&Path>) -> io::Result<()> {
+fn start(state: &Path, options: &Start) -> io::Result<()> {
     let (mut ready, theirs) = io::pipe()?;
     let log = File::create(state.join("podbayd.log"))?;
     let mut command = Command::new("/proc/self/exe");
     command.arg("serve").arg("--state").arg(state).arg("--ready-fd").arg(theirs.as_raw_fd().to_string());
-    if let Some(workdir) = workdir {
+    if let Some(workdir) = &options.workdir {
         command.arg("--workdir").arg(workdir);
+    }
+    for (flag, time) in [("--ttl", options.ttl), ("--idle-ttl", options.idle_ttl)] {
+        if let Some(time) = time {
+            command.arg(flag).arg(time.as_secs().to_string());
+        }
+    }
+    if options.ends_container {
+        command.arg("--ends-container");
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     sys::keep_across_exec(&theirs)?;

@@ -15,10 +15,11 @@ podbayd does the work in a Podbay sandbox. People use the `podbay` command; this
   podbayd serve --state DIR [--workdir DIR] [--listen ADDRESS:PORT]… [--socket-fd N] [--ready-fd N]
       Serves operations on the unix socket DIR/podbayd.sock, and on TCP when asked to. On TCP a client has to show the
       token in the environment variable PODBAY_TOKEN; without one, --allow-anyone has to be given.
-      It ends by itself --ttl SECONDS after its start, and when for --idle-ttl SECONDS nobody used it.
+      It ends by itself --ttl SECONDS after its start, and when for --idle-ttl SECONDS nobody used it. With
+      --ends-container it tells the container's first process to end then, and a start of the container later counts on.
   podbayd supervise --dir DIR
       Looks after a local sandbox: DIR/spec.json says which.
-  podbayd connect --state DIR [--workdir DIR]
+  podbayd connect --state DIR [--workdir DIR] [--ttl SECONDS] [--idle-ttl SECONDS] [--ends-container]
       Bridges standard input and output to the running daemon, and starts it when there is none.
   podbayd --version
 ";
@@ -46,6 +47,7 @@ struct Arguments {
     dir: Option<PathBuf>,
     cell: Option<String>,
     allow_anyone: bool,
+    ends_container: bool,
 }
 
 impl Arguments {
@@ -56,6 +58,10 @@ impl Arguments {
             let flag = text(word)?;
             if flag == "--allow-anyone" {
                 arguments.allow_anyone = true;
+                continue;
+            }
+            if flag == "--ends-container" {
+                arguments.ends_container = true;
                 continue;
             }
             let value = words.next().ok_or_else(|| format!("{flag} needs a value"))?;
@@ -94,9 +100,16 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
             let options = serve_options(&arguments)?;
             serve::run(options).map(|_| ExitCode::SUCCESS).map_err(|error| error.to_string())
         }
-        "connect" => connect::run(&arguments.state()?, arguments.workdir.as_deref())
-            .map(|()| ExitCode::SUCCESS)
-            .map_err(|error| error.to_string()),
+        "connect" => {
+            let state = arguments.state()?;
+            let start = connect::Start {
+                workdir: arguments.workdir,
+                ttl: arguments.ttl,
+                idle_ttl: arguments.idle_ttl,
+                ends_container: arguments.ends_container,
+            };
+            connect::run(&state, &start).map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string())
+        }
         "supervise" => {
             let dir = arguments.dir.ok_or("--dir DIR is needed: the sandbox's directory")?;
             supervise::run(&dir).map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string())
@@ -151,6 +164,7 @@ fn serve_options(arguments: &Arguments) -> Result<serve::Options, String> {
         token,
         ttl: arguments.ttl,
         idle_ttl: arguments.idle_ttl,
+        ends_container: arguments.ends_container,
         ready: arguments.ready.map(inherited).transpose()?,
         ..serve::Options::default()
     })

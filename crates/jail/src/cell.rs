@@ -5,13 +5,19 @@
 //! everything is prepared before.
 #![allow(unsafe_code)]
 
-use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
+};
 use seccompiler::BpfProgram;
 use serde::{Deserialize, Serialize};
 
+use crate::errand::{self, Errands};
 use crate::error::{Failure, JailError};
 use crate::fence::{self, Openable};
 use crate::filter::{self, Alone, Beside};
@@ -53,8 +59,16 @@ impl Cell {
         for (place, writable) in &self.given {
             openable.given.push((source::open_without_links(place)?, *writable));
         }
-        let alone = Alone { unix: false, network: self.network, owns_nothing: self.owns_nothing };
-        Ok(Bars { rules: fence::unapplied(&openable)?, program: filter::compile(Beside::Landlock(alone))? })
+        // Real paths: what was opened through no link is where it was said to be.
+        let places = self.given.iter().filter(|(_, writable)| *writable).map(|(place, _)| place.clone()).collect();
+        let compile =
+            |metadata| filter::compile(Beside::Landlock(Alone { unix: false, network: self.network, metadata }));
+        Ok(Bars {
+            rules: fence::unapplied(&openable)?,
+            program: compile(true)?,
+            question: if self.owns_nothing { None } else { Some((errand::filter(), compile(false)?)) },
+            places,
+        })
     }
 }
 
@@ -63,6 +77,9 @@ impl Cell {
 pub struct Bars {
     rules: OwnedFd,
     program: BpfProgram,
+    /// Where modes and times are asked about: the filter that asks, and the one that refuses where nobody can be asked.
+    question: Option<(BpfProgram, BpfProgram)>,
+    places: Vec<PathBuf>,
 }
 
 impl Bars {
@@ -83,29 +100,73 @@ impl Bars {
         Ok(Self { rules, ..self })
     }
 
-    /// A copy for a closure that is to own one.
-    ///
-    /// # Errors
-    /// When there is no descriptor left.
-    pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { rules: self.rules.try_clone()?, program: self.program.clone() })
-    }
-
-    /// Confines this thread and all that it starts, for good. It only makes system calls.
+    /// Confines this thread and all that it starts, for good. Through `asking`, a socket, goes the end at which
+    /// [`Errands`] arrive; without one, they are refused. It only makes system calls.
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn enter(&self) -> io::Result<()> {
+    pub fn enter(&self, asking: Option<BorrowedFd<'_>>) -> io::Result<()> {
         // SAFETY: the call takes numbers only. no_new_privs is set in every jail.
         if unsafe { libc::syscall(libc::SYS_landlock_restrict_self, self.rules.as_raw_fd(), 0) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        match seccompiler::apply_filter(&self.program) {
-            Ok(()) => Ok(()),
-            Err(seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error)) => Err(error),
-            // The others speak of threads and of empty filters; this call has neither.
-            Err(_) => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+        install(&self.program)?;
+        let Some((questions, refusal)) = &self.question else { return Ok(()) };
+        let listener = asking.map(|asking| Ok((asking, errand::listen(questions)?))).transpose();
+        match listener {
+            Ok(Some((asking, listener))) => send(asking, listener.as_fd()),
+            Ok(None) => install(refusal),
+            // Somebody around us listens already, and there can be one only.
+            Err(error) => match io::Error::raw_os_error(&error) {
+                Some(libc::EBUSY) => install(refusal),
+                _ => Err(error),
+            },
         }
+    }
+
+    /// Whether [`enter`](Self::enter) asks.
+    pub fn asks(&self) -> bool {
+        self.question.is_some()
+    }
+
+    /// What arrived through the other end of `asking`; nothing where nothing is asked.
+    ///
+    /// # Errors
+    /// When it can't be received.
+    pub fn errands(&self, asked: BorrowedFd<'_>) -> io::Result<Option<Errands>> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        let received = recvmsg(asked, &mut [IoSliceMut::new(&mut [0])], &mut control, flags);
+        match received {
+            Ok(_) => {}
+            Err(rustix::io::Errno::AGAIN) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(mut fds) = message {
+                return Ok(fds.next().map(|listener| Errands::new(listener, self.places.clone())));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn send(asking: BorrowedFd<'_>, listener: BorrowedFd<'_>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let fds = [listener];
+    control.push(SendAncillaryMessage::ScmRights(&fds));
+    sendmsg(asking, &[IoSlice::new(b"!")], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+fn install(program: &BpfProgram) -> io::Result<()> {
+    match seccompiler::apply_filter(program) {
+        Ok(()) => Ok(()),
+        Err(seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error)) => Err(error),
+        // The others speak of threads and of empty filters; this call has neither.
+        Err(_) => Err(io::Error::from_raw_os_error(libc::EINVAL)),
     }
 }
 

@@ -132,9 +132,9 @@ pub(crate) struct Alone {
     pub(crate) unix: bool,
     /// IPv4 and IPv6 sockets and route lookups can be made.
     pub(crate) network: bool,
-    /// The user has no file on this host but the sandbox's own, so that modes and times of others are out of its
-    /// reach without our help.
-    pub(crate) owns_nothing: bool,
+    /// Modes and times can be changed by path: by one of ours, by a user who has nothing on this host but the sandbox,
+    /// or because something else looks at it.
+    pub(crate) metadata: bool,
 }
 
 /// Compiles the filter for this architecture.
@@ -311,13 +311,17 @@ const PAST_LANDLOCK: &[libc::c_long] = &[
     libc::SYS_process_mrelease,
 ];
 
-/// Modes, owners and times by path. `fchmod` and its like work on what could be opened.
+/// Modes by path. `fchmod` works on what could be opened.
 const METADATA: &[libc::c_long] = &[
     libc::SYS_fchmodat,
     452, // fchmodat2
-    libc::SYS_fchownat,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_chmod,
+];
+
+/// Owners by path, and times by calls that no library makes any more.
+const OWNERS: &[libc::c_long] = &[
+    libc::SYS_fchownat,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_chown,
     #[cfg(target_arch = "x86_64")]
@@ -336,7 +340,8 @@ const OF_SOCKETS: &[libc::c_long] =
 
 fn past_landlock(rules: &mut Rules, alone: Alone) -> Built<()> {
     rules.extend(PAST_LANDLOCK.iter().map(|call| (*call, Vec::new())));
-    if !alone.owns_nothing {
+    rules.extend(OWNERS.iter().map(|call| (*call, Vec::new())));
+    if !alone.metadata {
         rules.extend(METADATA.iter().map(|call| (*call, Vec::new())));
         // With a path; without one it works on a descriptor.
         let path = SeccompCondition::new(1, Len::Qword, Op::Ne, 0)?;

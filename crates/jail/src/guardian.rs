@@ -37,7 +37,7 @@ pub(crate) fn spawn(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> 
         return Err(JailError::invalid("workspace", "", reason));
     };
     let who = Who::of(jail)?;
-    let alone = Alone { unix: true, network: jail.network != Network::None, owns_nothing: who.owns_nothing };
+    let alone = Alone { unix: true, network: jail.network != Network::None, metadata: true };
     let program = filter::compile(Beside::Landlock(alone))?;
     let openable = openable(jail)?;
     let (ours, theirs) = handshake()?;

@@ -142,6 +142,8 @@ impl Jail {
         if self.isolation == Isolation::Landlock {
             // There is no private /tmp without a mount namespace.
             let temporary = self.temporary.as_ref().map(|place| place.display().to_string());
+            // A system-wide file that can't be read stops git; one that isn't asked for doesn't.
+            environment.push(("GIT_CONFIG_NOSYSTEM", "1".to_owned()));
             environment.push(("TMPDIR", temporary.unwrap_or_else(|| home.clone())));
         }
         environment.push(("HOME", home));
@@ -199,7 +201,7 @@ pub enum Isolation {
     /// For machines that can't make user namespaces, from Linux 6.12 on: Landlock, seccomp, rlimits. Paths are the
     /// host's: a workspace must be given, mounts must have the same place inside and outside. Names, sizes and modes of
     /// the host's files and the command lines of its processes can be seen; what isn't given can't be opened. Programs
-    /// can't have UNIX sockets or shared memory, an ordinary user's can't `chmod` by path.
+    /// can't have UNIX sockets or shared memory.
     Landlock,
 }
 

@@ -57,6 +57,7 @@
 mod area;
 mod cell;
 mod cgroup;
+mod errand;
 mod error;
 mod etc;
 mod fence;
@@ -77,6 +78,7 @@ mod tree;
 pub use area::furnish;
 pub use cell::{Bars, Cell, end_descendants, keep_signals_in};
 pub use cgroup::{Cgroup, sweep};
+pub use errand::Errands;
 pub use error::{Failure, JailError};
 pub use ids::own_id;
 pub use jail::{

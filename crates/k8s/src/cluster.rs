@@ -5,21 +5,15 @@ use std::time::Duration;
 
 use hyper_util::client::legacy::{Client as HttpClient, connect::HttpConnector};
 use hyper_util::rt::TokioExecutor;
-use kube::client::retry::RetryPolicy;
 use kube::client::{Body, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tower::ServiceBuilder;
-use tower::retry::RetryLayer;
 use tower::timeout::TimeoutLayer;
 
 use crate::error::{Error, Result};
 
 /// How long an answer may take to begin. What comes after that, such as a watch's events, may take for ever.
 const ANSWER: Duration = Duration::from_secs(30);
-
-/// How often, and after which pauses, a request is sent again that the API server was too busy for.
-const BUSY_RETRIES: u32 = 5;
-const BUSY_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(4));
 
 /// Which cluster, and as whom.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -65,6 +59,11 @@ impl Cluster {
         Self { client, namespace: namespace.into() }
     }
 
+    /// The same cluster as the same account, in another namespace.
+    pub(crate) fn inside(&self, namespace: &str) -> Self {
+        Self { client: self.client.clone(), namespace: namespace.into() }
+    }
+
     /// The namespace of the sandboxes.
     pub fn namespace(&self) -> &str {
         &self.namespace
@@ -78,7 +77,7 @@ impl std::fmt::Debug for Cluster {
 }
 
 /// kube's own client leaves TCP_NODELAY off: every request with a body would take 44 ms instead of one. It also waits for an
-/// answer for ever, and for a busy API server longer than anybody who waits for a sandbox.
+/// answer for ever.
 fn client(config: kube::Config) -> Result<kube::Client, kube::Error> {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
@@ -86,13 +85,10 @@ fn client(config: kube::Config) -> Result<kube::Client, kube::Error> {
     connector.set_connect_timeout(config.connect_timeout);
     let connector = config.rustls_https_connector_with_connector(connector)?;
     let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new()).build(connector);
-    let busy = RetryPolicy::new(BUSY_PAUSES.0, BUSY_PAUSES.1, BUSY_RETRIES, true)
-        .map_err(|error| kube::Error::Service(error.into()))?;
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
-        .layer(RetryLayer::new(busy))
         .layer(TimeoutLayer::new(ANSWER))
         .service(http);
     Ok(kube::Client::new(service, config.default_namespace))

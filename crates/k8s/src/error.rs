@@ -97,6 +97,15 @@ pub enum Error {
         events: String,
     },
 
+    /// The setup script failed.
+    #[error("the setup_script {how}{output}")]
+    Setup {
+        /// How it ended.
+        how: String,
+        /// What it printed, as lines of a message.
+        output: String,
+    },
+
     /// The sandbox runs and can't be used.
     #[error(transparent)]
     Unusable(podbay_client::Error),
@@ -105,8 +114,8 @@ pub enum Error {
     #[error("there is no sandbox {0:?} in this namespace; 'podbay list' shows those that are")]
     SandboxNotFound(String),
 
-    /// Something of that name exists, and Podbay didn't make it.
-    #[error("{0} exists and isn't Podbay's: choose another id or namespace")]
+    /// Something of that name exists, and Podbay didn't make it, or not as a sandbox.
+    #[error("{0} exists and isn't a sandbox of Podbay's: choose another id or namespace")]
     NotOurs(String),
 
     /// What was asked for can't be.
@@ -117,7 +126,10 @@ pub enum Error {
 impl Error {
     pub(crate) fn api(what: &'static str) -> impl Fn(kube::Error) -> Self {
         move |source| match source {
-            kube::Error::Api(status) if status.code == 403 && status.reason == "Forbidden" => {
+            // A quota, Pod Security and other admission control refuse with 403 as well; RBAC says what one cannot do.
+            kube::Error::Api(status)
+                if status.code == 403 && status.reason == "Forbidden" && status.message.contains(" cannot ") =>
+            {
                 Self::PermissionDenied { what, message: status.message }
             }
             source @ (kube::Error::Service(_) | kube::Error::HyperError(_)) => {

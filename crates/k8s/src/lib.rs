@@ -12,6 +12,7 @@ pub mod install;
 pub mod names;
 mod pod;
 pub mod raw;
+mod retry;
 pub mod rights;
 
 pub use cluster::{Access, Cluster};

@@ -14,6 +14,26 @@ pub const PODBAY: &str = "podbay";
 pub const SANDBOX: &str = "podbay.dev/sandbox";
 /// The rules of a pod's network: selects the pods of a NetworkPolicy.
 pub const NETWORK: &str = "podbay.dev/net";
+/// The pool that a pod waits in or came from.
+pub const POOL: &str = "podbay.dev/pool";
+/// How far a pod of a pool is: [`WARMING`], [`WARM`] or [`CLAIMED`].
+pub const STATE: &str = "podbay.dev/state";
+/// Being made.
+pub const WARMING: &str = "warming";
+/// Waiting to become a sandbox.
+pub const WARM: &str = "warm";
+/// A sandbox's.
+pub const CLAIMED: &str = "claimed";
+/// The hash of all that makes a pod of a pool: one with another hash is out of date.
+pub const TEMPLATE: &str = "podbay.dev/template";
+/// The namespace to which sandboxes belong that have namespaces of their own.
+pub const HOME: &str = "podbay.dev/home";
+/// The hash of the conversation to which a sandbox belongs.
+pub const THREAD: &str = "podbay.dev/thread";
+/// The hash of the tenant to which it belongs.
+pub const TENANT: &str = "podbay.dev/tenant";
+/// Annotation: the version of Podbay that made a pod.
+pub const MADE_BY: &str = "podbay.dev/made-by";
 /// Annotation: seconds that a sandbox may live.
 pub const TTL: &str = "podbay.dev/ttl-seconds";
 /// Annotation: seconds that it may be idle.
@@ -34,13 +54,19 @@ pub(crate) fn hash(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The name in an id: the id itself, or `namespace/name` where the namespace is this one.
+/// The namespace of a sandbox that has one of its own. It follows from the sandbox's name and where it belongs.
+pub(crate) fn own_namespace(home: &str, name: &str) -> String {
+    let short = name.get(..46).unwrap_or(name).trim_end_matches('-');
+    format!("{short}-{}", hash(format!("{home}/{name}").as_bytes()))
+}
+
+/// The name in an id: the id itself, or `namespace/name` where the namespace is this one or the sandbox's own.
 ///
 /// # Errors
 /// When it can't be the name of anything on a cluster.
 pub(crate) fn of_id<'a>(id: &'a str, namespace: &str) -> Result<&'a str> {
     let name = match id.split_once('/') {
-        Some((space, name)) if space == namespace => name,
+        Some((space, name)) if space == namespace || space == own_namespace(namespace, name) => name,
         Some((space, _)) => {
             let space: String = space.chars().take(63).collect();
             return Err(Error::Config(format!(
@@ -75,7 +101,7 @@ pub(crate) fn check_label(what: &str, name: &str) -> Result<()> {
     )))
 }
 
-fn is_dns_label(name: &str) -> bool {
+pub(crate) fn is_dns_label(name: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     (1..=63).contains(&name.len()) && name.bytes().all(inner) && !name.starts_with('-') && !name.ends_with('-')
 }
@@ -105,11 +131,39 @@ impl Marks {
     }
 }
 
-/// A user's label as it is on the cluster.
+/// Whether a label's key is in a domain of which users' labels must keep out.
+pub(crate) fn is_reserved(key: &str) -> bool {
+    let domain = key.split_once('/').map_or("", |(domain, _)| domain);
+    domain == "podbay.dev" || key == MANAGED_BY
+}
+
+/// Refuses a prefix of users' labels that can't be one, or that would mix them with others.
+///
+/// # Errors
+/// Says which.
+pub(crate) fn check_prefix(prefix: &str) -> Result<()> {
+    let refuse = |why: &str| Err(Error::Config(format!("label_prefix is {prefix:?}: {why}")));
+    let Some(domain) = prefix.strip_suffix('/') else {
+        return refuse("use a domain of yours with '/' after it, such as acme.example/");
+    };
+    if domain.len() > 253 || !domain.split('.').all(is_dns_label) {
+        return refuse("what is before '/' isn't a domain in lower-case letters, digits, '-' and '.'");
+    }
+    let theirs = ["kubernetes.io", "k8s.io"];
+    if domain == "podbay.dev" || theirs.iter().any(|end| domain == *end || domain.ends_with(&format!(".{end}"))) {
+        return refuse("that domain isn't for the labels of users");
+    }
+    Ok(())
+}
+
+/// A user's label as it is on the cluster. Those by which conversations are found have the same keys in every mode.
 ///
 /// # Errors
 /// When it can't be one.
 pub(crate) fn prefixed(prefix: &str, key: &str) -> Result<String> {
+    if matches!(key, THREAD | TENANT) {
+        return Ok(key.to_owned());
+    }
     let edge = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
     let bytes = key.as_bytes();
     if (1..=63).contains(&key.len())
@@ -147,6 +201,8 @@ mod tests {
     fn ids_are_names_of_this_namespace() {
         assert_eq!(of_id("pb-1", "here").unwrap(), "pb-1");
         assert_eq!(of_id("here/pb-1", "here").unwrap(), "pb-1");
+        assert_eq!(of_id(&format!("{}/pb-1", own_namespace("here", "pb-1")), "here").unwrap(), "pb-1");
+        assert!(is_dns_label(&own_namespace("here", &"a".repeat(63))));
         for bad in ["there/pb-1", "", "-a", "a-", "A", "a_b", "../x", "here/../x", &"a".repeat(64)] {
             assert!(of_id(bad, "here").is_err(), "{bad}");
         }

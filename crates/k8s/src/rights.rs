@@ -1,5 +1,7 @@
 //! What an account must be allowed to do: the one table from which `podbay install` writes roles and `podbay doctor` asks.
 
+use crate::raw::Config;
+
 /// What of raw mode is used. Each takes rights of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Features {
@@ -9,6 +11,8 @@ pub struct Features {
     pub pool: bool,
     /// Each sandbox has a namespace of its own.
     pub namespace_per_sandbox: bool,
+    /// These have quotas.
+    pub namespace_quota: bool,
 }
 
 /// One resource, and what has to be done with it.
@@ -34,6 +38,16 @@ const fn right(
 }
 
 impl Features {
+    /// What a configuration uses.
+    pub fn of(config: &Config) -> Self {
+        Self {
+            network_rules: config.block_network,
+            pool: config.warm_pool_size > 0,
+            namespace_per_sandbox: config.namespace_per_sandbox,
+            namespace_quota: !config.namespace_quota.is_empty(),
+        }
+    }
+
     /// The rights that these features take, and no more.
     pub fn rights(self) -> Vec<Right> {
         let pods: &[&str] = match self.pool {
@@ -60,17 +74,20 @@ impl Features {
             rights.push(right(
                 "networking.k8s.io",
                 "networkpolicies",
-                &["create", "get"],
-                "The rules exist before the first pod that they hold for.",
+                &["create", "get", "list", "delete"],
+                "The rules exist before the first pod that they hold for, and are removed when there is none any more.",
             ));
         }
         if self.namespace_per_sandbox {
             rights.push(right(
                 "",
                 "namespaces",
-                &["create", "get", "list", "delete"],
+                &["create", "get", "list", "watch", "delete"],
                 "Each sandbox has a namespace of its own.",
             ));
+        }
+        if self.namespace_per_sandbox && self.namespace_quota {
+            rights.push(right("", "resourcequotas", &["create"], "What all in such a namespace may use together."));
         }
         rights
     }

@@ -43,7 +43,8 @@ pub(crate) async fn create(
     }
     let made = async {
         let (mut leash, started) = supervise(home, dir, listener).await?;
-        if !wanted.leashed {
+        // One whose name others know needs no word, and may have been deleted by one of them already.
+        if !wanted.leashed && wanted.id.is_none() {
             leash.write_all(b"!").await.map_err(|error| Error::Create(format!("its supervisor has gone: {error}")))?;
         }
         Ok((leash, started))

@@ -29,6 +29,7 @@ where
 pub fn operations() -> Vec<Described> {
     vec![
         describe::<session::Hello>(),
+        describe::<session::Lifetime>(),
         describe::<exec::Run>(),
         describe::<exec::Start>(),
         describe::<exec::Attach>(),

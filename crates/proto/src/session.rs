@@ -34,6 +34,24 @@ impl Operation for Hello {
     type Output = Welcome;
 }
 
+/// Says how long the sandbox may go on, counted from now; what isn't given has no limit. Answered with what holds from then on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Lifetime {
+    /// Ends it after so many milliseconds, whatever happens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_ms: Option<u64>,
+    /// Ends it when for so many milliseconds no request was under way and no command ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_ttl_ms: Option<u64>,
+}
+
+impl Operation for Lifetime {
+    const NAME: &'static str = "lifetime";
+    const MUTATES: bool = true;
+    type Output = Lifetime;
+}
+
 /// Who podbayd is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -20,6 +20,9 @@ OUTPUT_LIMIT: Final = 1 << 20
 CAPTURE_LIMIT: Final = 10 << 20
 """How many bytes of a large output are kept as a file when the caller doesn't say; the SDK's number."""
 
+_LOG_FILE: Final = 16 << 20
+"""What of a command's log is in the file that its info names; more is in others beside it."""
+
 # The preview has the form that the SDK's own wrapper gives it: the tool's description tells the model how to read it.
 _LINES: Final = 5
 _BYTES: Final = 2000
@@ -71,7 +74,7 @@ class Outcome:
 def response(result: podbay.ExecResult, timeout: float) -> ExecuteResponse:
     """What a command printed, whole or with its middle left out."""
     outcome = Outcome.of(result, timeout)
-    output = whole(result).decode("utf-8", "replace") if result.truncated else result.output
+    output = whole(result, _log(result)).decode("utf-8", "replace") if result.truncated else result.output
     return ExecuteResponse(output=outcome.after(output), exit_code=outcome.exit_code, truncated=result.truncated)
 
 
@@ -106,12 +109,19 @@ def unkept(
     )
 
 
-def whole(result: podbay.ExecResult) -> bytes:
+def whole(result: podbay.ExecResult, log: str | None = None) -> bytes:
     """The output as it came, with a line where bytes were left out of the result."""
     if not result.truncated or result.cut_at is None:
         return result.raw
-    gap = f"\n... [{result.dropped} bytes left out here] ...\n".encode()
+    where = f"; the file {log} has all of it" if log is not None else ""
+    gap = f"\n... [{result.dropped} bytes left out here{where}] ...\n".encode()
     return result.raw[: result.cut_at] + gap + result.raw[result.cut_at :]
+
+
+def _log(result: podbay.ExecResult) -> str | None:
+    """The file in the sandbox with the whole output, while it is one file."""
+    complete = result.info.dropped_bytes == 0 and result.output_bytes <= _LOG_FILE
+    return result.info.log if complete else None
 
 
 def _excerpts(data: bytes, *, incomplete: bool) -> tuple[str, bool]:

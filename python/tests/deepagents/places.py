@@ -26,5 +26,5 @@ def settings(place: str) -> dict[str, object]:
     if not RIG.get("PODBAY_RIG"):
         pytest.skip("PODBAY_RIG isn't set: no cluster (docs/testing.md)")
     variable, image, more = IMAGES[place]
-    namespace = RIG.get("PODBAY_RIG_NAMESPACE", "default")
-    return {"mode": "raw", "image": RIG.get(variable, image), "namespace": namespace, **more}
+    # In the account's own namespace, and of a size that many fit on the rig's one node.
+    return {"mode": "raw", "image": RIG.get(variable, image), "memory_request": "16Mi", "cpu_request": "10m", **more}

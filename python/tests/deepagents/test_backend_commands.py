@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 
 import pytest
@@ -117,12 +118,14 @@ async def test_waiting_blocks_nobody(backend):
 def test_long_output_keeps_its_ends():
     with PodbaySandbox(output_limit=10_000) as backend:
         result = backend.execute("echo first; yes é | head -n 100000; echo last")
-    assert (result.truncated, result.exit_code) == (True, 0)
-    assert result.output.startswith("first\n")
-    assert result.output.endswith("é\nlast\n")
-    assert len(result.output.encode()) < 10_100
-    assert "bytes left out here" in result.output
-    assert "\ufffd" not in result.output
+        assert (result.truncated, result.exit_code) == (True, 0)
+        assert result.output.startswith("first\n")
+        assert result.output.endswith("é\nlast\n")
+        assert len(result.output.encode()) < 10_200
+        assert "\ufffd" not in result.output
+        log = re.search(r"\[\d+ bytes left out here; the file (\S+) has all of it\]", result.output).group(1)
+        assert backend.read(log, 100_001).file_data["content"] == "last"
+        assert backend.execute(f"wc -l < {log}").output.strip() == "100002"
 
 
 def test_large_output_is_kept_as_a_file(backend, root):

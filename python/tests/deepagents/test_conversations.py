@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from deepagents import create_deep_agent
+from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from test_agent_runs import answers, asked
 
@@ -18,6 +19,12 @@ import podbay
 from places import settings
 from podbay.deepagents import PodbaySandbox, thread_id
 from scripted import Scripted, call, calls
+
+
+@pytest.fixture(params=["local", "raw-debian"])
+def place(request):
+    """Pods enough of one kind: what is in them makes no difference here."""
+    return request.param
 
 
 @pytest.fixture
@@ -112,6 +119,26 @@ def test_without_a_conversation(conversations):
     assert all("thread_id" in said for said in answers(result))
     with pytest.raises(LookupError, match="thread_id"):
         backend.release()
+
+
+def test_few_connections_are_kept(monkeypatch):
+    """A process that has served a thousand conversations doesn't hold a thousand connections for ever."""
+    monkeypatch.setattr("podbay.deepagents.conversations.KEPT", 2)
+    backend = PodbaySandbox(per_thread=True)
+    threads = [uuid.uuid4().hex for _ in range(4)]
+
+    def within(thread, work):
+        return RunnableLambda(lambda _: work()).invoke(None, config(thread))
+
+    for thread in threads:
+        assert within(thread, lambda: backend.write("/workspace/f", thread_id())).error is None
+    assert len(backend._source._open) == 2
+    for thread in threads:
+        assert within(thread, lambda: backend.read("/workspace/f")).file_data["content"] == thread
+        assert within(thread, lambda: backend.id) == podbay.sandbox_id("", thread)
+    for thread in threads:
+        assert within(thread, backend.release)
+    assert backend.release(threads[0]) is False
 
 
 PROCESS = """

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from chat_server import ChatServer, text
 
 import podbay
+from chat_server import ChatServer, text
 from places import settings
 
 pytest.importorskip("deepagents_code", reason="deepagents-code isn't installed; it needs Python 3.12")

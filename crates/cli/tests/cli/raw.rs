@@ -112,3 +112,42 @@ async fn reap_goes_on_until_it_is_told_to_end() -> Result<()> {
     ensure!(printed.lines().count() >= 2 && printed.contains("\"deleted\":[\"short\"]"), "{printed}");
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_is_filled_and_used_with_the_account_that_install_prints_for_it() -> Result<()> {
+    let Some(site) = Site::new("pool", &["--pool"]).await? else { return Ok(()) };
+    let pooled = |words: &[&str]| {
+        let mut command = site.podbay(words);
+        command.env("PODBAY_RAW_WARM_POOL_SIZE", "1");
+        command.output().unwrap()
+    };
+    let filled = pooled(&["--json", "pool", "--fill"]);
+    ensure!(text(&filled.stdout).contains("\"available\":1"), "{filled:?}");
+    let taken = pooled(&["create", "--name", "taken"]);
+    ensure!(text(&taken.stdout) == "taken\n", "{taken:?}");
+    let status = pooled(&["--json", "pool"]);
+    ensure!(text(&status.stdout).contains("\"active\":1"), "{status:?}");
+    let ran = pooled(&["exec", "taken", "--", "pwd"]);
+    ensure!(text(&ran.stdout) == "/workspace\n", "{ran:?}");
+    ensure!(pooled(&["delete", "taken"]).status.success());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_reaper_that_install_prints_reaps() -> Result<()> {
+    const IMAGE: &str = "localhost/podbay-reaper:1";
+    let Some(site) = Site::new("reaper", &["--reaper-image", IMAGE]).await? else { return Ok(()) };
+    let podbay = rig::File::new("/usr/bin/podbay", std::fs::read(env!("CARGO_BIN_EXE_podbay"))?).mode(0o755);
+    let image = rig::Image::new(IMAGE).layer(rig::Layer::debian()).layer(rig::Layer::files("podbay", [podbay]));
+    let cluster = site.cluster.clone();
+    tokio::task::spawn_blocking(move || cluster.add_images(&[image])).await??;
+    site.says(&["create", "--name", "over", "--ttl", "1s"])?;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let here = &site.namespace;
+    site.kubectl(&["create", "job", "now", "--from=cronjob/podbay-reaper", "-n", here], "")?;
+    let done = site.kubectl(&["wait", "--for=condition=complete", "job/now", "-n", here, "--timeout=60s"], "");
+    let log = site.kubectl(&["logs", "job/now", "-n", here], "")?;
+    ensure!(done.is_ok() && log.contains("\"deleted\":[\"over\"]"), "{done:?} {log}");
+    ensure!(site.leases()?.is_empty());
+    Ok(())
+}

@@ -102,7 +102,7 @@ const STRANGER: &str = r#"{"spec":{"securityContext":{"runAsNonRoot":true,"runAs
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_right_is_named_and_its_remedy_grants_it() -> Result<()> {
     let Some(site) = Site::new("rights", &[]).await? else { return Ok(()) };
-    let (rights, code) = found(&site, "rights", &["--quick", "--pool"])?;
+    let (rights, code) = found(&site, "rights", &["--quick", "--set", "raw.warm_pool_size=1"])?;
     ensure!(rights["state"] == "failed" && code == Some(1), "{rights}");
     ensure!(rights["detail"].as_str().unwrap_or_default().contains("may not patch"), "{rights}");
     let fix = rights["fix"].as_str().context("no remedy")?;
@@ -112,7 +112,7 @@ async fn a_missing_right_is_named_and_its_remedy_grants_it() -> Result<()> {
         let words: Vec<&str> = command.split_whitespace().skip(1).collect();
         site.kubectl(&words, "")?;
     }
-    let (rights, code) = found(&site, "rights", &["--quick", "--pool"])?;
+    let (rights, code) = found(&site, "rights", &["--quick", "--set", "raw.warm_pool_size=1"])?;
     ensure!(rights["state"] == "ok" && code == Some(0), "{rights}");
 
     site.kubectl(&["create", "role", "much", "-n", &site.namespace, "--verb=get", "--resource=secrets"], "")?;

@@ -1,24 +1,122 @@
 //! When a sandbox ends by itself.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use podbay_proto::session;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
 
 use super::Daemon;
+
+/// Where the limits are kept for the podbayd after this one: a container may be started again in the middle of its life.
+const FILE: &str = "lifetime.json";
+
+/// How long the container's first process has to end, once told to.
+const LAST_MOMENTS: Duration = Duration::from_secs(10);
+
+/// How long a sandbox may go on.
+#[derive(Default)]
+pub struct Lifetime {
+    limits: Mutex<Limits>,
+    changed: Notify,
+    /// Where the limits are kept, if they are.
+    file: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Limits {
+    end: Option<Instant>,
+    idle: Option<Duration>,
+}
+
+/// Limits as they are on disk: by the clock on the wall, which goes on while nobody runs.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Kept {
+    end_ms: Option<u64>,
+    idle_ms: Option<u64>,
+}
+
+impl Lifetime {
+    /// A lifetime that begins now.
+    pub fn new(ttl: Option<Duration>, idle: Option<Duration>) -> Self {
+        let end = ttl.and_then(|ttl| Instant::now().checked_add(ttl));
+        Self { limits: Mutex::new(Limits { end, idle }), ..Self::default() }
+    }
+
+    /// One that is kept in a state directory. The one that is there already goes on.
+    pub fn kept(state: &Path, ttl: Option<Duration>, idle: Option<Duration>) -> Self {
+        let file = state.join(FILE);
+        let before = fs::read(&file).ok().and_then(|json| serde_json::from_slice::<Kept>(&json).ok());
+        let lifetime = match before {
+            Some(kept) => {
+                let left = |end_ms: u64| Duration::from_millis(end_ms.saturating_sub(unix_ms()));
+                Self::new(kept.end_ms.map(left), kept.idle_ms.map(Duration::from_millis))
+            }
+            None => Self::new(ttl, idle),
+        };
+        let lifetime = Self { file: Some(file), ..lifetime };
+        if before.is_none()
+            && let Err(error) = lifetime.keep()
+        {
+            // A full disk is no reason not to serve.
+            eprintln!("podbayd: the sandbox's times can't be written down, and won't outlast a restart: {error}");
+        }
+        lifetime
+    }
+
+    /// Sets other limits, counted from now.
+    ///
+    /// # Errors
+    /// When they can't be kept.
+    pub fn set(&self, wanted: session::Lifetime) -> io::Result<()> {
+        let end = wanted.ttl_ms.and_then(|ttl| Instant::now().checked_add(Duration::from_millis(ttl)));
+        let limits = Limits { end, idle: wanted.idle_ttl_ms.map(Duration::from_millis) };
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
+        self.changed.notify_one();
+        self.keep()
+    }
+
+    fn limits(&self) -> Limits {
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self) -> io::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let Limits { end, idle } = self.limits();
+        let end_ms = end.map(|end| unix_ms().saturating_add(millis(end.saturating_duration_since(Instant::now()))));
+        let kept = Kept { end_ms, idle_ms: idle.map(millis) };
+        // Renamed into place: a half-written one would keep the next podbayd from starting.
+        let new = file.with_extension("new");
+        fs::write(&new, serde_json::to_vec(&kept)?)?;
+        fs::rename(&new, file)
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn unix_ms() -> u64 {
+    millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+}
 
 /// Waits until the sandbox's time is up, or until it has been idle for long enough. For ever when neither is set.
 ///
 /// Requests under way are activity, and so are commands that run with nobody attached.
-pub async fn expired(daemon: Arc<Daemon>, ttl: Option<Duration>, idle: Option<Duration>) {
-    let begun = Instant::now();
-    let mut busy_at = begun;
+pub async fn expired(daemon: Arc<Daemon>) {
+    let mut busy_at = Instant::now();
     loop {
         let now = Instant::now();
-        let age = now - begun;
-        if ttl.is_some_and(|ttl| age >= ttl) {
+        let limits = daemon.lifetime.limits();
+        if limits.end.is_some_and(|end| now >= end) {
             return;
         }
-        let mut pause = ttl.map(|ttl| ttl - age);
-        if let Some(limit) = idle {
+        let mut pause = limits.end.map(|end| end - now);
+        if let Some(limit) = limits.idle {
             let quiet = daemon.activity.idle().min(now - busy_at);
             if quiet >= limit {
                 if daemon.execs.running().await == 0 {
@@ -31,9 +129,46 @@ pub async fn expired(daemon: Arc<Daemon>, ttl: Option<Duration>, idle: Option<Du
             let left = left.max(Duration::from_millis(10));
             pause = Some(pause.map_or(left, |pause| pause.min(left)));
         }
-        match pause {
-            Some(pause) => tokio::time::sleep(pause).await,
-            None => std::future::pending().await,
+        let sleep = async {
+            match pause {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = sleep => {}
+            () = daemon.lifetime.changed.notified() => {}
         }
+    }
+}
+
+/// Ends the container whose first process isn't podbayd: that one is told to.
+pub async fn end_container() {
+    let first = rustix::process::Pid::INIT;
+    if rustix::process::getpid() == first {
+        return;
+    }
+    match rustix::process::kill_process(first, rustix::process::Signal::TERM) {
+        // The kernel ends this process together with the first.
+        Ok(()) => tokio::time::sleep(LAST_MOMENTS).await,
+        Err(error) => eprintln!("podbayd: the container's first process can't be told to end: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lifetime_goes_on_after_a_restart() {
+        let dir = tempfile::tempdir().unwrap();
+        let second = Duration::from_secs(1);
+        let first = Lifetime::kept(dir.path(), Some(100 * second), None);
+        first.set(session::Lifetime { ttl_ms: Some(50_000), idle_ttl_ms: Some(7_000) }).unwrap();
+        // What the next one is told at its start counts for nothing.
+        let limits = Lifetime::kept(dir.path(), Some(100 * second), None).limits();
+        let left = limits.end.unwrap() - Instant::now();
+        assert!(left > 48 * second && left <= 50 * second, "{left:?}");
+        assert_eq!(limits.idle, Some(7 * second));
     }
 }

@@ -34,7 +34,7 @@ use crate::sys::{self, Reaped};
 pub const SOCKET: &str = "podbayd.sock";
 
 /// Held while a daemon lives.
-const LOCK: &str = "podbayd.lock";
+pub(crate) const LOCK: &str = "podbayd.lock";
 
 /// How to serve.
 #[derive(Default)]
@@ -53,6 +53,9 @@ pub struct Options {
     pub ttl: Option<Duration>,
     /// Ends it when for this long no request was under way and no command ran.
     pub idle_ttl: Option<Duration>,
+    /// Whether the end of the daemon's time is the end of the container: then its first process is told to end, and the
+    /// time goes on when the container is started again.
+    pub ends_container: bool,
     /// Gets a byte once the daemon can be reached.
     pub ready: Option<OwnedFd>,
     /// What commands are confined to, where the sandbox as a whole may more than they.
@@ -82,6 +85,7 @@ pub struct Daemon {
     repeats: Arc<repeats::Repeats>,
     token: Token,
     activity: activity::Activity,
+    lifetime: lifetime::Lifetime,
 }
 
 /// Serves until told to end. To be called in a process with one thread.
@@ -127,6 +131,10 @@ async fn serve(options: Options, state: &Path, socket: Option<OwnedFd>, forked: 
     let workdir = options.workdir.unwrap_or_else(|| default_workdir().to_owned());
     let files = Arc::new(files::new(state, &workdir, options.elsewhere));
     let workdir = RawPath::from(workdir.as_os_str().as_bytes());
+    let lifetime = match options.ends_container {
+        true => lifetime::Lifetime::kept(state, options.ttl, options.idle_ttl),
+        false => lifetime::Lifetime::new(options.ttl, options.idle_ttl),
+    };
     let daemon = Arc::new(Daemon {
         instance: random_name()?,
         state: RawPath::from(state.as_os_str().as_bytes()),
@@ -136,6 +144,7 @@ async fn serve(options: Options, state: &Path, socket: Option<OwnedFd>, forked: 
         repeats: Arc::default(),
         token: options.token,
         activity: activity::Activity::default(),
+        lifetime,
     });
     let mut ends = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::spawn(reap(signal(SignalKind::child())?));
@@ -150,12 +159,17 @@ async fn serve(options: Options, state: &Path, socket: Option<OwnedFd>, forked: 
         // Whoever waited may have gone; that is no reason not to serve others.
         let _ = File::from(ready).write_all(b"!");
     }
-    let expired = lifetime::expired(daemon.clone(), options.ttl, options.idle_ttl);
+    let expired = lifetime::expired(daemon.clone());
     tokio::select! {
         _ = ends.0.recv() => Ok(Outcome::Ended),
         _ = ends.1.recv() => Ok(Outcome::Ended),
         () = accept_unix(daemon, listener) => Ok(Outcome::Ended),
-        () = expired => Ok(Outcome::Expired),
+        () = expired => {
+            if options.ends_container {
+                lifetime::end_container().await;
+            }
+            Ok(Outcome::Expired)
+        }
     }
 }
 

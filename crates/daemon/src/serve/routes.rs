@@ -8,7 +8,7 @@ use http::{Method, Request, Response};
 use http_body::Body;
 use podbay_proto::body::{Incoming, MessageBody};
 use podbay_proto::message::decode_head;
-use podbay_proto::session::{Hello, REQUEST_ID, TOKEN, Welcome};
+use podbay_proto::session::{Hello, Lifetime, REQUEST_ID, TOKEN, Welcome};
 use podbay_proto::{Error, ErrorCode, Operation, Result, VERSION, exec};
 
 use super::Daemon;
@@ -77,6 +77,13 @@ where
         Hello::NAME => {
             let _: Hello = decode_head(&head)?;
             Reply::new(&daemon.welcome().await)
+        }
+        Lifetime::NAME => {
+            let lifetime: Lifetime = decode_head(&head)?;
+            daemon.lifetime.set(lifetime).map_err(|error| {
+                Error::new(ErrorCode::Io, format!("how long the sandbox may go on can't be written down: {error}"))
+            })?;
+            Reply::new(&lifetime)
         }
         exec::Start::NAME => execs::start(&daemon.execs, decode_head(&head)?).await,
         exec::Run::NAME => execs::run(&daemon.execs, decode_head(&head)?).await,

@@ -1,12 +1,14 @@
 //! Starting a command's own process.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{self, Stdio};
+use std::sync::Arc;
 
-use podbay_jail::Bars;
+use podbay_jail::{Bars, Errands};
 use podbay_proto::exec::{Limits, Program};
 use podbay_proto::{Error, ErrorCode, RawPath, Result};
 use rustix::process::{Resource, Rlimit};
@@ -28,6 +30,8 @@ pub struct Child {
     pub stdout: OwnedFd,
     /// Standard error, unless it goes where standard output goes.
     pub stderr: Option<OwnedFd>,
+    /// What it asks the shim to do for it.
+    pub errands: Option<Errands>,
 }
 
 /// Starts it, behind bars where there are any.
@@ -73,13 +77,25 @@ pub fn spawn(start: &control::Start, confinement: Option<&Confinement>, bars: Op
     }
     let limits = start.command.limits.clone();
     let doors = confinement.map(Confinement::doors).transpose()?.unwrap_or_default();
+    let bars = bars.map(Arc::new);
+    let (asked, asking) = match bars.as_ref().filter(|bars| bars.asks()) {
+        Some(_) => UnixStream::pair().map(|(asked, asking)| (Some(asked), Some(asking))),
+        None => Ok((None, None)),
+    }
+    .map_err(|error| Error::new(ErrorCode::SpawnFailed, error.to_string()).with_errno(error.raw_os_error()))?;
+    let theirs = bars.clone();
     sys::before_exec(&mut command, move || {
         confinement::enter(&doors)?;
         prepare(&limits)?;
-        bars.as_ref().map_or(Ok(()), Bars::enter)
+        theirs.as_ref().map_or(Ok(()), |bars| bars.enter(asking.as_ref().map(AsFd::as_fd)))
     });
     let child = command.spawn().map_err(|error| spawn_error(start, &error))?;
-    Ok(Child { pid: child.id() as i32, stdin, stdout, stderr })
+    let errands = match (bars, asked) {
+        // Without it, modes and times can't be changed; everything else works.
+        (Some(bars), Some(asked)) => bars.errands(asked.as_fd()).unwrap_or_default(),
+        _ => None,
+    };
+    Ok(Child { pid: child.id() as i32, stdin, stdout, stderr, errands })
 }
 
 fn command_line(start: &control::Start) -> Result<process::Command> {

@@ -16,7 +16,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use podbay_jail::Bars;
+use podbay_jail::{Bars, Errands};
 use podbay_proto::exec::{Exit, Info, Signalled, State, Stream, Target, Usage};
 use podbay_proto::message::{HeadReader, decode_head};
 use podbay_proto::record;
@@ -69,6 +69,8 @@ struct Shim {
     end: Option<Vec<u8>>,
     has_children: bool,
     confinement: Option<Confinement>,
+    /// What the command and its children ask to be done for them.
+    errands: Option<Errands>,
     listener: UnixListener,
     connections: Vec<Connection>,
     children: OwnedFd,
@@ -107,20 +109,22 @@ impl Shim {
             end: None,
             has_children: false,
             confinement: None,
+            errands: None,
             listener,
             connections: vec![Connection::new(first, unread)?],
             children,
             start,
         };
         if !reserve::lay_in(&temporary(control::ENDED)) {
-            eprintln!("podbayd: command {}: the disk is full, and its outcome may get lost", shim.start.id);
+            complain(format_args!("command {}: the disk is full, and its outcome may get lost", shim.start.id));
         }
         let spawned = Confinement::make(&shim.start.id, &shim.start.command.limits).and_then(|confinement| {
             shim.confinement = confinement;
             child::spawn(&shim.start, shim.confinement.as_ref(), bars)
         });
         match spawned {
-            Ok(Child { pid, stdin, stdout, stderr }) => {
+            Ok(Child { pid, stdin, stdout, stderr, errands }) => {
+                shim.errands = errands;
                 shim.main = Some(pid);
                 shim.has_children = true;
                 shim.outputs = [Some(stdout), stderr];
@@ -140,6 +144,7 @@ impl Shim {
             if !held_back {
                 self.take_output(1)?;
             }
+            self.run_errands()?;
             self.accept();
             self.serve_connections();
             self.input.feed();
@@ -188,6 +193,7 @@ impl Shim {
             fds.extend(self.outputs.iter().flatten().map(|output| PollFd::new(output, PollFlags::IN)));
         }
         fds.extend(self.input.awaited());
+        fds.extend(self.errands.as_ref().map(|errands| PollFd::new(errands, PollFlags::IN)));
         for connection in &self.connections {
             let mut events = PollFlags::IN;
             if matches!(connection.role, Role::Feeding { .. }) && self.input.is_full() {
@@ -241,6 +247,29 @@ impl Shim {
                     Err(rustix::io::Errno::INTR) => {}
                     Err(error) => return Err(error.into()),
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what the command asks for, as long as it asks.
+    fn run_errands(&mut self) -> io::Result<()> {
+        // A few in a row: who unpacks an archive asks thousands of times.
+        for _ in 0..64 {
+            let Some(errands) = &self.errands else { return Ok(()) };
+            let mut fds = [PollFd::new(errands, PollFlags::IN)];
+            let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+            rustix::io::retry_on_intr(|| rustix::event::poll(&mut fds, Some(&now)))?;
+            let happened = fds[0].revents();
+            if happened.contains(PollFlags::IN) {
+                // One that has died meanwhile needs no answer.
+                let _ = errands.run_one();
+            } else {
+                // Nobody is left who could ask.
+                if !happened.is_empty() {
+                    self.errands = None;
+                }
+                return Ok(());
             }
         }
         Ok(())

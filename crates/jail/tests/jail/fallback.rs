@@ -58,7 +58,7 @@ fn attempt_as_command(jail: &Jail, inside: impl FnOnce() -> Verdict) {
 fn step_in(cell: &Cell) -> Verdict {
     keep_signals_in().map_err(|error| error.to_string())?;
     let bars = cell.prepare().map_err(|error| error.to_string())?;
-    bars.enter().map_err(|error| error.to_string())
+    bars.enter(None).map_err(|error| error.to_string())
 }
 
 fn files(world: &World) {
@@ -216,7 +216,7 @@ fn podbayd(world: &World) {
                 let of_command = raw::in_child(|| {
                     tell((|| {
                         let bars = cell.prepare().map_err(|error| error.to_string())?;
-                        bars.enter().map_err(|error| error.to_string())?;
+                        bars.enter(None).map_err(|error| error.to_string())?;
                         for pid in [podbayd, shim] {
                             let attach = [u64::from(libc::PTRACE_ATTACH), u64::from(pid), 0, 0, 0, 0];
                             refused("ptrace", libc::SYS_ptrace, attach, libc::EPERM)?;

@@ -6,6 +6,7 @@ use futures_util::TryStreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams, WatchEvent, WatchParams};
+use podbay_client::Sandbox;
 use podbay_client::provider::Provider;
 use podbay_k8s::raw::{Config, Raw};
 
@@ -22,7 +23,7 @@ pub async fn measure(bench: &Bench) {
     raw.delete(&first.id).await.unwrap();
 
     let table = Table::times("From create to the first result, and back");
-    let (mut ready, mut cold, mut gone, mut plain) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut ready, mut cold, mut gone, mut plain, mut session) = <(Vec<_>, Vec<_>, Vec<_>, Vec<_>, Vec<_>)>::default();
     let pods: Api<Pod> = Api::namespaced(bench.namespace.client(), bench.namespace.name());
     for round in 0..ROUNDS {
         // One after the other, so that what disturbs one disturbs both.
@@ -43,6 +44,9 @@ pub async fn measure(bench: &Bench) {
         let name = same.metadata.name.clone().unwrap();
         pods.create(&PostParams::default(), &same).await.unwrap();
         ready.push(watched(&pods, &name, is_ready).await.duration_since(begun));
+        let begun = Instant::now();
+        Sandbox::new(rivals.channel_to(&name).await).hello().await.unwrap();
+        session.push(begun.elapsed());
         let deleted = watched(&pods, &name, |event| matches!(event, WatchEvent::Deleted(_)));
         let begun = Instant::now();
         let grace = DeleteParams::default();
@@ -52,6 +56,7 @@ pub async fn measure(bench: &Bench) {
     }
     let (ready, cold) = (Samples::from(ready), Samples::from(cold));
     table.row("floor: the same pod by hand, create to Ready", &ready);
+    table.row("the first session in it: an exec, podbayd sent and started, first answer", &Samples::from(session));
     table.row("**podbay: create to the result of `true`, cold**", &cold);
     warm(bench, &table).await;
     table.row("floor: the same pod by hand, delete to gone", &Samples::from(plain));
@@ -63,10 +68,7 @@ pub async fn measure(bench: &Bench) {
 
 /// From a pool, with a pause in which it is filled again: what is measured is a pod that waits, not a queue for it.
 async fn warm(bench: &Bench, table: &Table) {
-    let mut pooled = serde_json::to_value(config(rig::DEBIAN)).unwrap();
-    pooled["warm_pool_size"] = 2.into();
-    let Ok(pooled) = serde_json::from_value::<Config>(pooled) else { return };
-    let raw = bench.raw(pooled).await;
+    let raw = bench.raw(Config { warm_pool_size: 2, ..config(rig::DEBIAN) }).await;
     let mut times = Vec::new();
     for _ in 0..ROUNDS {
         raw.refill().await.unwrap();

@@ -32,6 +32,14 @@ impl<'a> Rivals<'a> {
         Self { bench, pods, pod: name, channel: ExecChannel::new(client, container, "/workspace") }
     }
 
+    /// The way to another pod.
+    pub async fn channel_to(&self, pod: &str) -> ExecChannel {
+        let uid = self.pods.get(pod).await.unwrap().metadata.uid.unwrap();
+        let namespace = self.bench.namespace.name().to_owned();
+        let container = Container { namespace, pod: pod.to_owned(), uid, name: CONTAINER.into() };
+        ExecChannel::new(self.bench.namespace.client(), container, "/workspace")
+    }
+
     /// One exec by the API, as the packages do it for every operation.
     pub async fn api_exec(&self, command: &[&str]) -> Vec<u8> {
         let parameters = AttachParams::default().stderr(false);

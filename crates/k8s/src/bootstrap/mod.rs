@@ -32,9 +32,34 @@ const SILENCE: Duration = Duration::from_secs(60);
 const PIECE: usize = 64 << 10;
 const PIECE_TIME: Duration = Duration::from_secs(20);
 
+/// How a podbayd is started that has to be.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Start {
+    /// Where commands start.
+    pub(crate) workdir: String,
+    /// Where podbayd's end is the container's: when that is.
+    pub(crate) limits: Option<Limits>,
+}
+
+/// How long a container may go on, in seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) ttl: Option<u64>,
+    pub(crate) idle_ttl: Option<u64>,
+}
+
 /// The command to run in the container.
-pub(crate) fn command(workdir: &str) -> [String; 5] {
-    ["sh".into(), "-c".into(), SCRIPT.into(), "podbay".into(), workdir.into()]
+pub(crate) fn command(start: &Start) -> Vec<String> {
+    let mut words = vec!["sh".into(), "-c".into(), SCRIPT.into(), "podbay".into(), start.workdir.clone()];
+    if let Some(limits) = start.limits {
+        words.push("--ends-container".into());
+        for (flag, seconds) in [("--ttl", limits.ttl), ("--idle-ttl", limits.idle_ttl)] {
+            if let Some(seconds) = seconds {
+                words.extend([flag.into(), seconds.to_string()]);
+            }
+        }
+    }
+    words
 }
 
 /// Talks with the script until podbayd greets. After that the stream is podbayd's.

@@ -1,9 +1,15 @@
-# Finds podbayd in this container, or takes it from standard input, and becomes it. $1 is the working directory.
+# Finds podbayd in this container, or takes it from standard input, and becomes it. $1 is the working directory; what
+# follows is for a podbayd that has to be started.
 # Needs a shell, head, chmod, mkdir and mv; uses wc, rm, id, uname and sleep where they exist.
 workdir=$1
+shift
 umask 077
 fail() { echo "podbay: fail $*"; exit 1; }
-connect() { exec "$1" connect --state "$2" --workdir "$workdir"; }
+connect() {
+  program=$1 state=$2
+  shift 2
+  exec "$program" connect --state "$state" --workdir "$workdir" "$@"
+}
 user=$(id -u 2>/dev/null) || user=x
 dirs="/run/podbay
 /tmp/.podbay-$user
@@ -15,7 +21,7 @@ set -f
 # One that is there already.
 for dir in $dirs; do
   case $dir in /tmp/*) [ -O "$dir" ] || continue ;; esac
-  [ -x "$dir/podbayd" ] && connect "$dir/podbayd" "$dir"
+  [ -x "$dir/podbayd" ] && connect "$dir/podbayd" "$dir" "$@"
 done
 tools=
 for tool in head chmod mkdir mv; do command -v "$tool" >/dev/null 2>&1 || tools="$tools $tool"; done
@@ -36,12 +42,12 @@ for dir in $dirs; do
   [ -n "$found" ] && break
 done
 [ -n "$found" ] || fail "directory"
-image=$(command -v podbayd 2>/dev/null) && connect "$image" "$found"
+image=$(command -v podbayd 2>/dev/null) && connect "$image" "$found" "$@"
 # Of several callers one takes the bytes; the others wait for it as long as it lives.
 lock=$found/.sending
 unlock() { rm -rf "$lock" 2>/dev/null || mv "$lock" "$found/.sent.$$" 2>/dev/null; }
 until mkdir "$lock" 2>/dev/null; do
-  [ -x "$found/podbayd" ] && connect "$found/podbayd" "$found"
+  [ -x "$found/podbayd" ] && connect "$found/podbayd" "$found" "$@"
   sleep 0.05 2>/dev/null || sleep 1
   owner=
   { read -r owner <"$lock/owner"; } 2>/dev/null
@@ -53,7 +59,7 @@ until mkdir "$lock" 2>/dev/null; do
   [ -n "$owner" ] && kill -0 "$owner" 2>/dev/null || unlock
 done
 echo $$ >"$lock/owner"
-if [ -x "$found/podbayd" ]; then unlock; connect "$found/podbayd" "$found"; fi
+if [ -x "$found/podbayd" ]; then unlock; connect "$found/podbayd" "$found" "$@"; fi
 trap 'unlock; exit 1' HUP INT TERM PIPE
 arch=$(uname -m 2>/dev/null) || arch=unknown
 echo "podbay: need $arch"
@@ -69,4 +75,4 @@ chmod 700 "$new" || { unlock; fail "write $found"; }
 "$new" --version >/dev/null || { rm -f "$new"; unlock; fail "run $arch"; }
 mv -f "$new" "$found/podbayd" || { unlock; fail "write $found"; }
 unlock
-connect "$found/podbayd" "$found"
+connect "$found/podbayd" "$found" "$@"

@@ -9,7 +9,7 @@ use kube::api::AttachParams;
 use kube::core::Request;
 use podbay_client::{ByteStream, Channel, Opening};
 
-use super::exec_stream::{ExecStream, Witness};
+use super::exec_stream::ExecStream;
 use super::websocket;
 use crate::bootstrap;
 use crate::error::{Error, Result};
@@ -35,14 +35,14 @@ pub struct Container {
 pub struct ExecChannel {
     client: kube::Client,
     container: Container,
-    workdir: String,
-    witness: Option<Witness>,
+    start: bootstrap::Start,
 }
 
 impl ExecChannel {
     /// A channel to a container, in which commands start in `workdir`.
     pub fn new(client: kube::Client, container: Container, workdir: impl Into<String>) -> Self {
-        Self { client, container, workdir: workdir.into(), witness: None }
+        let start = bootstrap::Start { workdir: workdir.into(), limits: None };
+        Self { client, container, start }
     }
 
     /// The same container by another way to the cluster.
@@ -52,10 +52,10 @@ impl ExecChannel {
         self
     }
 
-    /// Calls this whenever the channel is used.
+    /// Has podbayd end the container when its time is up, if it isn't running yet.
     #[must_use]
-    pub(crate) fn watched_by(mut self, witness: Witness) -> Self {
-        self.witness = Some(witness);
+    pub(crate) fn ending_after(mut self, limits: bootstrap::Limits) -> Self {
+        self.start.limits = Some(limits);
         self
     }
 
@@ -76,7 +76,7 @@ impl ExecChannel {
             .exec(pod, command.iter().copied(), &parameters)
             .map_err(|error| Error::Upgrade { what: "exec", reason: error.to_string() })?;
         let (socket, subprotocol) = websocket::upgrade(&self.client, "exec in the pod", request).await?;
-        Ok(ExecStream::new(socket, subprotocol, self.witness.clone()))
+        Ok(ExecStream::new(socket, subprotocol))
     }
 
     /// An exec can't ask for a UID, so that is looked at first. It also tells a pod that is gone from one that is slow.
@@ -101,8 +101,8 @@ impl ExecChannel {
     }
 
     async fn connect(&self) -> Result<ExecStream> {
-        let command = bootstrap::command(&self.workdir);
-        let mut stream = self.start(&command.each_ref().map(String::as_str)).await?;
+        let command = bootstrap::command(&self.start);
+        let mut stream = self.start(&command.iter().map(String::as_str).collect::<Vec<_>>()).await?;
         bootstrap::run(&mut stream).await?;
         Ok(stream)
     }

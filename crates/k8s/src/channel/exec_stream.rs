@@ -30,12 +30,6 @@ const LARGEST_WRITE: usize = 64 << 10;
 /// How much of what the process says on standard error is kept.
 const KEPT: usize = 4 << 10;
 
-/// A frame with nothing but a keep-alive of HTTP/2 in it: not a sign of use.
-const KEEP_ALIVE: usize = 17;
-
-/// Is told about each use of a stream.
-pub(crate) type Witness = std::sync::Arc<dyn Fn() + Send + Sync>;
-
 /// A process in a container.
 pub struct ExecStream {
     socket: Socket,
@@ -45,7 +39,6 @@ pub struct ExecStream {
     stderr: Vec<u8>,
     ended: Option<Ended>,
     input_closed: bool,
-    witness: Option<Witness>,
 }
 
 /// How a process ended, as the API server tells it.
@@ -66,16 +59,8 @@ impl Ended {
 }
 
 impl ExecStream {
-    pub(crate) fn new(socket: Socket, subprotocol: Subprotocol, witness: Option<Witness>) -> Self {
-        Self {
-            socket,
-            subprotocol,
-            unread: Bytes::new(),
-            stderr: Vec::new(),
-            ended: None,
-            input_closed: false,
-            witness,
-        }
+    pub(crate) fn new(socket: Socket, subprotocol: Subprotocol) -> Self {
+        Self { socket, subprotocol, unread: Bytes::new(), stderr: Vec::new(), ended: None, input_closed: false }
     }
 
     /// What the process said on standard error, from its beginning.
@@ -110,14 +95,6 @@ impl ExecStream {
         }
     }
 
-    fn used(&self, bytes: usize) {
-        if bytes > KEEP_ALIVE
-            && let Some(witness) = &self.witness
-        {
-            witness();
-        }
-    }
-
     fn poll_write_parts(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -138,7 +115,6 @@ impl ExecStream {
             message.put_slice(&part[..part.len().min(room)]);
         }
         Pin::new(&mut self.socket).start_send(Message::Binary(message.freeze())).map_err(broken)?;
-        self.used(length);
         Poll::Ready(Ok(length))
     }
 }
@@ -157,11 +133,7 @@ impl AsyncRead for ExecStream {
     ) -> Poll<io::Result<()>> {
         while self.unread.is_empty() {
             match ready!(Pin::new(&mut self.socket).poll_next(context)) {
-                Some(Ok(Message::Binary(message))) => {
-                    let length = message.len().saturating_sub(1);
-                    self.take(message);
-                    self.used(length);
-                }
+                Some(Ok(Message::Binary(message))) => self.take(message),
                 Some(Ok(_)) => {}
                 // After the status nothing follows that anybody wants.
                 None | Some(Err(tungstenite::Error::ConnectionClosed)) => return Poll::Ready(Ok(())),

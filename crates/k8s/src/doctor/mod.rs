@@ -19,13 +19,14 @@ use crate::names::{MANAGED_BY, Marks, PODBAY};
 use crate::raw::{Config, Raw, manifest};
 use crate::rights::Features;
 
-/// What to look at.
+/// How closely to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Examination {
-    /// What of raw mode is used beyond the configuration.
-    pub features: Features,
+pub enum Depth {
+    /// Everything is tried.
+    #[default]
+    Full,
     /// Only asks, and starts no pods: neither image nor network are tried.
-    pub quick: bool,
+    Quick,
 }
 
 /// Looks at a cluster with the eyes of raw mode.
@@ -48,14 +49,11 @@ impl Doctor {
     }
 
     /// Looks at everything.
-    pub async fn examine(&self, examination: Examination) -> Report {
+    pub async fn examine(&self, depth: Depth) -> Report {
         let mut findings = vec![self.reached().await];
         if findings[0].state == State::Ok {
             let account = rights::account(&self.cluster).await;
-            let features = Features {
-                network_rules: self.config.block_network || examination.features.network_rules,
-                ..examination.features
-            };
+            let features = Features::of(&self.config);
             let who = account.detail.clone();
             findings.push(account);
             findings.push(self.namespace().await);
@@ -69,10 +67,11 @@ impl Doctor {
             }
             // Each of these would fail for the same reason.
             let hopeless = findings.iter().any(|finding| finding.state == State::Failed);
-            match (examination.quick, hopeless) {
-                (false, false) => findings.extend(self.trial().await),
-                (quick, _) => {
-                    let why = if quick { "not asked for" } else { "left out: first mend what is above" };
+            match (depth, hopeless) {
+                (Depth::Full, false) => findings.extend(self.trial().await),
+                (depth, _) => {
+                    let asked = depth == Depth::Full;
+                    let why = if asked { "left out: first mend what is above" } else { "not asked for" };
                     findings.push(Finding::new("start", "starting a sandbox", State::Skipped, why));
                     findings.push(Finding::new("network", "network rules", State::Skipped, why));
                 }

@@ -111,6 +111,9 @@ impl Doctor {
             ingress: Vec::new(),
             ttl: None,
             idle_ttl: None,
+            // These three are tried as they are made anew, beside each other.
+            warm_pool_size: 0,
+            namespace_per_sandbox: false,
             ..self.config.clone()
         };
         let raw = Raw::new(self.cluster.clone(), config)?;

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
+use crate::retry::{Pauses, passes};
 
 /// Why a container waits that won't start by waiting. See
 /// <https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/kubelet/images/types.go> and `pkg/kubelet/container/sync_result.go`.
@@ -116,6 +117,7 @@ impl Waiting<'_> {
         let only = WatchParams::default().fields(&format!("metadata.name={name}"));
         let gone = || Ok(Err("it was deleted".to_owned()));
         let mut pod = pod.clone();
+        let mut pauses = Pauses::default();
         loop {
             match judge(&pod) {
                 State::Running => return Ok(Ok(pod)),
@@ -145,16 +147,17 @@ impl Waiting<'_> {
                         }
                     }
                 }
-                Err(error) if is_final(&error) => return Err(Error::api("watch the pod")(error)),
-                // The version is too old, or the API server is busy or being restarted.
-                Err(error) => tracing::debug!(%error, "watching again"),
+                Err(error) if Error::code(&error) == Some(410) => {}
+                // The API server may be busy, or restarting.
+                Err(error) if passes(&error) => tracing::debug!(%error, "watching again"),
+                Err(error) => return Err(Error::api("watch the pod")(error)),
             }
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            tokio::time::sleep(pauses.next()).await;
             match pods.get_opt(&name).await {
                 Ok(Some(newer)) if newer.metadata.uid == pod.metadata.uid => pod = newer,
                 Ok(_) => return gone(),
-                Err(error) if is_final(&error) => return Err(Error::api("get the pod")(error)),
-                Err(error) => tracing::debug!(%error, "looking again"),
+                Err(error) if passes(&error) => tracing::debug!(%error, "looking again"),
+                Err(error) => return Err(Error::api("get the pod")(error)),
             }
         }
     }
@@ -188,11 +191,6 @@ impl Waiting<'_> {
             })
             .collect()
     }
-}
-
-/// Whether the API server would say the same again. Its own troubles (429, 500, 503 …) pass.
-fn is_final(error: &kube::Error) -> bool {
-    matches!(Error::code(error), Some(400..=408 | 422))
 }
 
 fn judge(pod: &Pod, patience: &Patience<'_>) -> State {

@@ -1,7 +1,5 @@
 //! The Lease that is a sandbox: creating it is what makes one, and deleting it is what ends one.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -11,13 +9,11 @@ use kube::Api;
 use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::json;
 
-use crate::channel::exec_stream::Witness;
+use crate::bootstrap::Limits;
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
-use crate::names::{MANAGED_BY, Marks, PODBAY};
-
-/// How often the last activity is written down, in seconds.
-const RENEW_EVERY: u64 = 60;
+use crate::names::{IDLE_TTL, MANAGED_BY, Marks, PODBAY, SANDBOX, TTL};
+use crate::retry::patiently;
 
 /// How often, and how long apart, something is tried that others were faster at. One that is never ready (a finalizer keeps
 /// a deleted Lease) must not hold a caller for ever.
@@ -33,7 +29,8 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    fn new_for(name: &str) -> Self {
+    /// A pod that has to be made.
+    pub(crate) fn new_for(name: &str) -> Self {
         // A pod's name is also its host name: 63 bytes at most.
         Self {
             pod: format!("{}-{:08x}", name.get(..54).unwrap_or(name).trim_end_matches('-'), rand::random::<u32>()),
@@ -68,8 +65,8 @@ impl Leases {
         Self { api: Api::namespaced(cluster.client.clone(), &cluster.namespace) }
     }
 
-    /// Makes a Lease, or finds the one of that name.
-    pub(crate) async fn make(&self, name: &str, marks: &Marks) -> Result<Lease> {
+    /// Makes a Lease for a pod, or finds the one of that name, whatever pod it has; whether it was made.
+    pub(crate) async fn make(&self, name: &str, marks: &Marks, holder: &Holder) -> Result<(Lease, bool)> {
         let now = MicroTime(Timestamp::now());
         let lease = Lease {
             metadata: ObjectMeta {
@@ -79,7 +76,7 @@ impl Leases {
                 ..ObjectMeta::default()
             },
             spec: Some(LeaseSpec {
-                holder_identity: Some(Holder::new_for(name).text()),
+                holder_identity: Some(holder.text()),
                 acquire_time: Some(now.clone()),
                 renew_time: Some(now),
                 ..LeaseSpec::default()
@@ -88,39 +85,48 @@ impl Leases {
         let mut left = ATTEMPTS;
         loop {
             left -= 1;
-            match self.api.create(&PostParams::default(), &lease).await {
-                Ok(lease) => return Ok(lease),
+            match patiently(|| async { self.api.create(&PostParams::default(), &lease).await }).await {
+                Ok(lease) => return Ok((lease, true)),
                 Err(error) if Error::code(&error) == Some(409) && left > 0 => {}
                 Err(error) => return Err(Error::api("make the sandbox's Lease")(error)),
             }
             // Between the two requests it may have been deleted.
             match self.find(name).await {
                 Err(Error::SandboxNotFound(_)) => tokio::time::sleep(PAUSE).await,
-                found => return found,
+                // A request that seemed to fail may have been served.
+                found => return found.map(|found| (found.clone(), Holder::of(&found).as_ref() == Some(holder))),
             }
         }
     }
 
     /// The Lease of a sandbox that must exist.
     pub(crate) async fn find(&self, name: &str) -> Result<Lease> {
-        let lease = self
-            .api
-            .get_opt(name)
+        let lease = patiently(|| self.api.get_opt(name))
             .await
             .map_err(Error::api("get the sandbox's Lease"))?
             .filter(|lease| lease.metadata.deletion_timestamp.is_none())
             .ok_or_else(|| Error::SandboxNotFound(name.to_owned()))?;
-        let labels = lease.metadata.labels.as_ref();
-        match labels.and_then(|labels| labels.get(MANAGED_BY)).map(String::as_str) {
-            Some(PODBAY) => Ok(lease),
+        let label = |key: &str| lease.metadata.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
+        // A pool's Lease is Podbay's too, and no sandbox.
+        match (label(MANAGED_BY), label(SANDBOX)) {
+            (Some(PODBAY), Some(sandbox)) if sandbox == name => Ok(lease),
             _ => Err(Error::NotOurs(format!("the Lease {name}"))),
         }
     }
 
-    /// Names another pod, because the one before is gone; the Lease as it is after that, whoever was first.
-    pub(crate) async fn replace_pod(&self, lease: &Lease) -> Result<Lease> {
-        let name = lease.metadata.name.as_deref().unwrap_or_default();
-        self.set_holder(lease, &Holder::new_for(name)).await
+    /// Names another pod, because the one before is gone; the Lease as it is after that, whoever was first. The sandbox
+    /// begins anew, as it is wanted now.
+    pub(crate) async fn replace_pod(&self, lease: &Lease, holder: &Holder, marks: &Marks) -> Result<Lease> {
+        let now = MicroTime(Timestamp::now());
+        let mut annotations = json!({TTL: null, IDLE_TTL: null});
+        for (key, value) in &marks.annotations {
+            annotations[key] = value.as_str().into();
+        }
+        let change = json!({
+            "metadata": {"labels": marks.labels, "annotations": annotations},
+            "spec": {"holderIdentity": holder.text(), "acquireTime": now, "renewTime": now},
+        });
+        self.change(lease, change).await
     }
 
     /// Writes down the UID of the pod that a Lease names.
@@ -131,7 +137,8 @@ impl Leases {
             if Holder::of(&lease).is_none_or(|holder| holder.pod != pod || holder.uid.is_some()) {
                 return Ok(());
             }
-            lease = self.set_holder(&lease, &wanted).await?;
+            let change = json!({"spec": {"holderIdentity": wanted.text(), "renewTime": MicroTime(Timestamp::now())}});
+            lease = self.change(&lease, change).await?;
         }
         Err(Error::Config(format!(
             "the Lease {} was changed {ATTEMPTS} times while its pod was written down; who changes it?",
@@ -139,14 +146,12 @@ impl Leases {
         )))
     }
 
-    /// Changes the holder if nobody changed the Lease meanwhile; the Lease as it is then.
-    async fn set_holder(&self, lease: &Lease, holder: &Holder) -> Result<Lease> {
+    /// Changes a Lease if nobody did meanwhile; the Lease as it is then.
+    async fn change(&self, lease: &Lease, mut change: serde_json::Value) -> Result<Lease> {
         let name = lease.metadata.name.as_deref().unwrap_or_default();
-        let patch = json!({
-            "metadata": {"resourceVersion": lease.metadata.resource_version},
-            "spec": {"holderIdentity": holder.text(), "renewTime": MicroTime(Timestamp::now())},
-        });
-        match self.api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
+        change["metadata"]["resourceVersion"] = json!(lease.metadata.resource_version);
+        let patch = Patch::Merge(change);
+        match patiently(|| async { self.api.patch(name, &PatchParams::default(), &patch).await }).await {
             Ok(lease) => Ok(lease),
             Err(error) if Error::code(&error) == Some(409) => self.find(name).await,
             Err(error) if Error::code(&error) == Some(404) => Err(Error::SandboxNotFound(name.into())),
@@ -154,33 +159,14 @@ impl Leases {
         }
     }
 
-    /// Deletes a Lease and with it all that it owns; whether there was one. It must be the one with that UID, if there is one.
-    pub(crate) async fn delete(&self, name: &str, uid: Option<String>) -> Result<bool> {
-        let preconditions = uid.map(|uid| Preconditions { uid: Some(uid), resource_version: None });
-        let parameters = DeleteParams { preconditions, ..DeleteParams::background() };
-        match self.api.delete(name, &parameters).await {
+    /// Deletes a Lease and with it all that it owns; whether there was one that is meant.
+    pub(crate) async fn delete(&self, name: &str, preconditions: Preconditions) -> Result<bool> {
+        let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
+        match patiently(|| self.api.delete(name, &parameters)).await {
             Ok(_) => Ok(true),
             Err(error) if matches!(Error::code(&error), Some(404 | 409)) => Ok(false),
             Err(error) => Err(Error::api("delete the sandbox's Lease")(error)),
         }
-    }
-
-    /// Writes down that a sandbox is used, at most once a minute.
-    pub(crate) fn witness(&self, name: &str) -> Witness {
-        let (leases, name, begun) = (self.clone(), name.to_owned(), std::time::Instant::now());
-        // Seconds since this was made, so that the first minute is already counted for.
-        let written = AtomicU64::new(0);
-        Arc::new(move || {
-            let now = begun.elapsed().as_secs();
-            let last = written.load(Ordering::Relaxed);
-            if now < last + RENEW_EVERY
-                || written.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_err()
-            {
-                return;
-            }
-            let (leases, name) = (leases.clone(), name.clone());
-            tokio::spawn(async move { leases.renew(&name).await });
-        })
     }
 
     /// Writes down that a sandbox was used just now.
@@ -191,6 +177,41 @@ impl Leases {
             tracing::warn!(%error, name, "the sandbox's activity couldn't be written down");
         }
     }
+}
+
+/// The Lease that is meant and no other of that name.
+pub(crate) fn this(lease: &Lease) -> Preconditions {
+    Preconditions { uid: lease.metadata.uid.clone(), resource_version: None }
+}
+
+/// The Lease as it was seen: not if anybody has used it since.
+pub(crate) fn unchanged(lease: &Lease) -> Preconditions {
+    Preconditions { resource_version: lease.metadata.resource_version.clone(), ..this(lease) }
+}
+
+/// When the sandbox that a Lease is began: the Lease may be older than its pod.
+pub(crate) fn begun(lease: &Lease) -> Option<Timestamp> {
+    let acquired = lease.spec.as_ref().and_then(|spec| spec.acquire_time.as_ref()).map(|time| time.0);
+    acquired.or_else(|| lease.metadata.creation_timestamp.as_ref().map(|time| time.0))
+}
+
+/// When it was last used, as far as was written down.
+pub(crate) fn used(lease: &Lease) -> Option<Timestamp> {
+    lease.spec.as_ref()?.renew_time.as_ref().map(|time| time.0)
+}
+
+/// How long its sandbox may live and be idle, in seconds.
+pub(crate) fn limits(lease: &Lease) -> Limits {
+    let seconds = |key: &str| lease.metadata.annotations.as_ref()?.get(key)?.parse().ok();
+    Limits { ttl: seconds(TTL), idle_ttl: seconds(IDLE_TTL) }
+}
+
+/// What is left of these times.
+pub(crate) fn limits_left(lease: &Lease) -> Limits {
+    let Limits { ttl, idle_ttl } = limits(lease);
+    let age = begun(lease).map_or(0, |begun| (Timestamp::now().as_second() - begun.as_second()).max(0).unsigned_abs());
+    // Not nothing: that would be no limit at all to some.
+    Limits { ttl: ttl.map(|ttl| ttl.saturating_sub(age).max(1)), idle_ttl }
 }
 
 /// What makes an object go away with a Lease.

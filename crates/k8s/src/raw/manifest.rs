@@ -12,16 +12,27 @@ use crate::names::{Marks, NETWORK};
 /// The sandbox's container in its pod.
 pub const CONTAINER: &str = "sandbox";
 
-/// Waits, and ends at once when told to: `sleep infinity` as the first process would ignore TERM.
-const WAIT: &str = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done";
+/// Waits, and ends at once when told to: `sleep infinity` as the first process would ignore TERM. A container that is
+/// started again finds podbayd, which then sees to it that the sandbox's times hold, also while nobody comes.
+const WAIT: &str = "trap 'exit 0' TERM INT
+d=/run/podbay
+if [ -f $d/lifetime.json ]; then
+  p=$d/podbayd; [ -x $p ] || p=podbayd
+  $p serve --state $d --workdir \"$PWD\" --ends-container </dev/null >/dev/null 2>$d/podbayd.log &
+fi
+while :; do sleep 3600 & wait $!; done";
 
 /// Where agent frameworks write, whatever the image and its user, and podbayd's own directory.
-const VOLUMES: [(&str, &str); 4] = [
+pub(crate) const VOLUMES: [(&str, &str); 4] = [
     ("podbay-run", "/run/podbay"),
     ("podbay-results", "/large_tool_results"),
     ("podbay-history", "/conversation_history"),
     ("podbay-blobs", "/blobs"),
 ];
+
+/// The names of all volumes that Podbay may add.
+pub(crate) const OWN_VOLUMES: [&str; 6] =
+    ["podbay-workspace", "podbay-tmp", "podbay-run", "podbay-results", "podbay-history", "podbay-blobs"];
 
 /// Describes a pod.
 ///
@@ -124,8 +135,9 @@ fn spec(config: &Config, ttl: Option<u64>) -> Result<Value> {
     if let Some(affinity) = &config.affinity {
         spec["affinity"] = plain(affinity)?;
     }
-    if !config.node_selector.is_empty() {
-        spec["nodeSelector"] = plain(&config.node_selector)?;
+    let nodes = config.nodes()?;
+    if !nodes.is_empty() {
+        spec["nodeSelector"] = plain(&nodes)?;
     }
     if !config.tolerations.is_empty() {
         spec["tolerations"] = plain(&config.tolerations)?;

@@ -3,52 +3,44 @@
 //! One Lease is the sandbox; the pod belongs to it and goes with it. Whoever creates the Lease has made the sandbox,
 //! and everybody else attaches to it.
 
+mod cleanup;
 mod config;
+mod creation;
 mod inventory;
 mod lease;
 pub(crate) mod manifest;
 mod network;
+mod occupant;
 mod overrides;
+mod place;
+mod pool;
+mod pulse;
+mod setup;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
-use kube::api::{DeleteParams, PostParams, Preconditions};
-use podbay_client::Sandbox;
-use podbay_client::provider::{Cleaned, Page, Pending, Provided, Provider, Query, Stats, Wanted};
+use podbay_client::provider::{Cleaned, Page, Pending, PoolStatus, Provided, Provider, Query, Stats, Wanted};
 
 pub use config::Config;
 pub use manifest::CONTAINER;
 
-use crate::channel::exec::{Container, ExecChannel};
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
-use crate::names::{self, IDLE_TTL, Marks, TTL};
-use crate::pod::startup::{Patience, Waiting};
-use lease::{Holder, Leases};
-
-/// How often a sandbox whose pod is replaced meanwhile is looked at again.
-const ATTEMPTS: usize = 20;
+use crate::names::{self, CLAIMED, SANDBOX, STATE};
+use crate::retry::patiently;
+use occupant::{Occupant, holder, holder_of};
+use place::Place;
+use pool::Pool;
 
 /// Makes sandboxes as plain pods.
 #[derive(Clone)]
 pub struct Raw {
-    cluster: Cluster,
-    config: std::sync::Arc<Config>,
-    leases: Leases,
-    pods: Api<Pod>,
-}
-
-/// What is known about the pod that a Lease names.
-enum Occupant {
-    /// It exists, and may be used or waited for.
-    Live(Box<Pod>),
-    /// It was never made.
-    NotYet,
-    /// It has ended or was deleted, with all that was in it.
-    Gone(&'static str),
+    /// Where sandboxes are, or to which they belong.
+    home: Place,
+    config: Arc<Config>,
+    /// Where pods wait, if they do.
+    pool: Option<Arc<Pool>>,
 }
 
 impl Raw {
@@ -58,200 +50,130 @@ impl Raw {
     /// When the configuration can't work. The cluster isn't asked.
     pub fn new(cluster: Cluster, config: Config) -> Result<Self> {
         config.check()?;
-        let leases = Leases::new(&cluster);
-        let pods = Api::namespaced(cluster.client.clone(), &cluster.namespace);
-        Ok(Self { cluster, config: config.into(), leases, pods })
+        let (home, config) = (Place::new(cluster), Arc::new(config));
+        let pool = (config.warm_pool_size > 0).then(|| Pool::new(home.clone(), config.clone())).transpose()?;
+        Ok(Self { home, config, pool: pool.map(Arc::new) })
     }
 
-    async fn provide(&self, wanted: &Wanted) -> Result<Provided> {
-        if wanted.leashed {
-            // A cluster doesn't see the end of a process, so the promise couldn't be kept.
-            return Err(Error::Config(
-                "a sandbox on a cluster can't be leashed to a process: set idle_ttl instead".into(),
-            ));
+    /// Where the objects of a sandbox are.
+    fn place(&self, name: &str) -> Place {
+        if !self.config.namespace_per_sandbox {
+            return self.home.clone();
         }
-        let name = match &wanted.id {
-            Some(id) => names::of_id(id, self.cluster.namespace())?.to_owned(),
-            None => names::random(),
-        };
-        let ttl = wanted.ttl.map(|ttl| ttl.as_secs().max(1)).or(self.config.ttl);
-        let marks = self.marks(&name, wanted, ttl)?;
-        // What can be refused is refused before anything exists, and what protects a pod exists before the pod.
-        manifest::pod(&self.config, &name, &marks, Default::default(), None, ttl)?;
-        let network = network::ensure(&self.cluster, &self.config).await?;
-        let mut lease = self.leases.make(&name, &marks).await?;
-        for _ in 0..ATTEMPTS {
-            let holder = holder(&lease)?;
-            match self.occupant(&lease, &holder).await? {
-                Occupant::Live(pod) => return self.attach(&lease, *pod, false).await,
-                Occupant::Gone(_) => lease = self.leases.replace_pod(&lease).await?,
-                Occupant::NotYet => {
-                    let owner = lease::owner(&lease);
-                    let pod = manifest::pod(&self.config, &holder.pod, &marks, owner, network.as_deref(), ttl)?;
-                    match self.pods.create(&PostParams::default(), &pod).await {
-                        Ok(pod) => return self.start(&lease, pod).await,
-                        // Someone else was faster: the next look finds it.
-                        Err(error) if Error::code(&error) == Some(409) => {}
-                        Err(error) => {
-                            let error = Error::api("make the sandbox's pod")(error);
-                            return Err(self.undo(&lease, None, error).await);
-                        }
-                    }
-                }
-            }
-        }
-        Err(Error::Config(format!(
-            "the sandbox {name} lost its pod {ATTEMPTS} times while it was being made; who deletes them?"
-        )))
-    }
-
-    fn marks(&self, name: &str, wanted: &Wanted, ttl: Option<u64>) -> Result<Marks> {
-        let mut labels = self.config.default_labels.clone();
-        labels.extend(wanted.labels.clone());
-        let mut marks = Marks::new(name, &self.config.label_prefix, &labels)?;
-        let idle = wanted.idle_ttl.map(|ttl| ttl.as_secs().max(1)).or(self.config.idle_ttl);
-        for (key, seconds) in [(TTL, ttl), (IDLE_TTL, idle)] {
-            if let Some(seconds) = seconds {
-                marks.annotations.insert(key.into(), seconds.to_string());
-            }
-        }
-        Ok(marks)
-    }
-
-    async fn start(&self, lease: &Lease, pod: Pod) -> Result<Provided> {
-        match self.attach(lease, pod.clone(), true).await {
-            Err(error) => Err(self.undo(lease, Some(&pod), error).await),
-            started => started,
-        }
-    }
-
-    /// Removes what was made in vain, and gives the reason back.
-    async fn undo(&self, lease: &Lease, pod: Option<&Pod>, reason: Error) -> Error {
-        let name = lease.metadata.name.as_deref().unwrap_or_default();
-        if let Err(error) = self.leases.delete(name, lease.metadata.uid.clone()).await {
-            tracing::warn!(%error, name, "a sandbox that can't start couldn't be removed");
-        }
-        if let Some(pod) = pod
-            && let Err(error) = self.delete_pod(&holder_of(pod)).await
-        {
-            tracing::warn!(%error, name, "the pod of a sandbox that can't start couldn't be removed");
-        }
-        reason
-    }
-
-    /// Waits for a pod and gives the sandbox in it.
-    async fn attach(&self, lease: &Lease, pod: Pod, created: bool) -> Result<Provided> {
-        let name = lease.metadata.name.clone().unwrap_or_default();
-        let waiting = Waiting {
-            cluster: &self.cluster,
-            timeout: Duration::from_secs(self.config.startup_timeout),
-            patience: Patience { container: CONTAINER, wait_for_node: self.config.wait_for_node, fresh: created },
-        };
-        let Holder { pod: pod_name, uid } = holder_of(&pod);
-        let uid = uid.unwrap_or_default();
-        let pod = waiting.until_running(pod).await?;
-        self.leases.set_uid(lease, &pod_name, &uid).await?;
-        let container =
-            Container { namespace: self.cluster.namespace.clone(), pod: pod_name, uid, name: CONTAINER.into() };
-        let channel = ExecChannel::new(self.cluster.client.clone(), container, &self.config.workdir)
-            .watched_by(self.leases.witness(&name));
-        let sandbox = Sandbox::new(channel);
-        if created {
-            // Now is the time to find out that podbayd doesn't start there, or that the container ends by itself.
-            tokio::select! {
-                welcome = sandbox.hello() => {
-                    if let Err(error) = welcome {
-                        return Err(waiting.failure(&pod).await.unwrap_or(Error::Unusable(error)));
-                    }
-                }
-                error = waiting.until_failed(&pod) => return Err(error),
-            }
-        }
-        Ok(Provided { id: name, sandbox, created, leash: None })
-    }
-
-    async fn occupant(&self, lease: &Lease, holder: &Holder) -> Result<Occupant> {
-        let Some(pod) = self.pods.get_opt(&holder.pod).await.map_err(Error::api("get the sandbox's pod"))? else {
-            return Ok(match holder.uid {
-                Some(_) => Occupant::Gone("it was deleted"),
-                None => Occupant::NotYet,
-            });
-        };
-        // An id reaches what Podbay made for it and nothing else, whatever a Lease says.
-        let owners = pod.metadata.owner_references.as_deref().unwrap_or_default();
-        if !owners.iter().any(|owner| Some(&owner.uid) == lease.metadata.uid.as_ref()) {
-            return Err(Error::NotOurs(format!("the pod {}", holder.pod)));
-        }
-        if holder.uid.is_some() && holder.uid != pod.metadata.uid {
-            return Ok(Occupant::Gone("another pod has its name"));
-        }
-        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-        Ok(match phase {
-            _ if pod.metadata.deletion_timestamp.is_some() => Occupant::Gone("it is being deleted"),
-            Some("Failed" | "Succeeded") => Occupant::Gone("it has ended"),
-            _ => Occupant::Live(Box::new(pod)),
-        })
+        let cluster = &self.home.cluster;
+        Place::new(cluster.inside(&names::own_namespace(cluster.namespace(), name)))
     }
 
     async fn find(&self, id: &str) -> Result<Provided> {
-        let lease = self.leases.find(names::of_id(id, self.cluster.namespace())?).await?;
+        let name = names::of_id(id, self.home.cluster.namespace())?;
+        let (place, lease) = match self.place(name).leases.find(name).await {
+            Ok(lease) => (self.place(name), lease),
+            Err(error @ Error::SandboxNotFound(_)) => {
+                // The packages before this one called a sandbox by its pod.
+                let Some(name) = self.sandbox_of_pod(name).await? else { return Err(error) };
+                (self.place(&name), self.place(&name).leases.find(&name).await?)
+            }
+            Err(error) => return Err(error),
+        };
         let holder = holder(&lease)?;
         let gone = |how: &str| {
-            Err(Error::PodGone { pod: format!("{}/{}", self.cluster.namespace, holder.pod), how: how.into() })
+            Err(Error::PodGone { pod: format!("{}/{}", place.cluster.namespace, holder.pod), how: how.into() })
         };
-        match self.occupant(&lease, &holder).await? {
-            Occupant::Live(pod) => {
-                let name = lease.metadata.name.clone().unwrap_or_default();
-                let found = self.attach(&lease, *pod, false).await?;
-                self.leases.renew(&name).await;
-                Ok(found)
-            }
-            Occupant::NotYet => gone("whoever made the sandbox didn't make its pod"),
+        match place.occupant(&lease, &holder).await? {
+            Occupant::Live(pod) => self.attach(&place, &lease, *pod, false).await,
+            Occupant::NotYet | Occupant::Warm(_) => gone("whoever made the sandbox didn't make its pod"),
             Occupant::Gone(how) => gone(how),
         }
+    }
+
+    async fn sandbox_of_pod(&self, pod: &str) -> Result<Option<String>> {
+        if self.config.namespace_per_sandbox {
+            return Ok(None);
+        }
+        let pod = patiently(|| self.home.pods.get_opt(pod)).await.map_err(Error::api("get the sandbox's pod"))?;
+        let labels = pod.and_then(|pod| pod.metadata.labels).unwrap_or_default();
+        let ours = labels.get(names::MANAGED_BY).is_some_and(|by| by == names::PODBAY);
+        Ok(labels.get(SANDBOX).filter(|_| ours).cloned())
     }
 
     /// Deletes a sandbox. The Lease goes first, so that nobody attaches to what is about to end; the pod directly after it,
     /// because the garbage collector takes its time.
     async fn remove(&self, id: &str) -> Result<bool> {
-        let name = names::of_id(id, self.cluster.namespace())?;
-        let lease = match self.leases.find(name).await {
+        let name = names::of_id(id, self.home.cluster.namespace())?;
+        let place = self.place(name);
+        let lease = match place.leases.find(name).await {
             Ok(lease) => lease,
-            Err(Error::SandboxNotFound(_)) => return Ok(false),
+            Err(Error::SandboxNotFound(_)) if self.config.namespace_per_sandbox => {
+                return place.delete_namespace(self.home.cluster.namespace()).await;
+            }
+            Err(Error::SandboxNotFound(_)) => return self.remove_by_pod(name).await,
             Err(error) => return Err(error),
         };
-        let holder = holder(&lease)?;
-        let occupant = self.occupant(&lease, &holder).await?;
-        let deleted = self.leases.delete(name, lease.metadata.uid.clone()).await?;
-        if let Occupant::Live(pod) = occupant {
-            self.delete_pod(&holder_of(&pod)).await?;
+        self.remove_lease(&place, &lease, lease::this(&lease)).await
+    }
+
+    /// Deletes the sandbox that a Lease is, if the Lease is the one that is meant.
+    async fn remove_lease(
+        &self,
+        place: &Place,
+        lease: &k8s_openapi::api::coordination::v1::Lease,
+        meant: kube::api::Preconditions,
+    ) -> Result<bool> {
+        let name = lease.metadata.name.as_deref().unwrap_or_default();
+        let occupant = place.occupant(lease, &holder(lease)?).await?;
+        let deleted = place.leases.delete(name, meant).await?;
+        if deleted && let Occupant::Live(pod) = occupant {
+            place.delete_pod(&holder_of(&pod)).await?;
+        }
+        if deleted && self.config.namespace_per_sandbox {
+            place.delete_namespace(self.home.cluster.namespace()).await?;
         }
         Ok(deleted)
     }
 
-    async fn delete_pod(&self, holder: &Holder) -> Result<()> {
-        let preconditions = Some(Preconditions { uid: holder.uid.clone(), resource_version: None });
-        let parameters = DeleteParams { preconditions, ..DeleteParams::background() };
-        match self.pods.delete(&holder.pod, &parameters).await {
-            Ok(_) => Ok(()),
-            Err(error) if matches!(Error::code(&error), Some(404 | 409)) => Ok(()),
-            Err(error) => Err(Error::api("delete the sandbox's pod")(error)),
+    /// Deletes what is called by its pod: a sandbox, or a pod that waits in a pool.
+    async fn remove_by_pod(&self, name: &str) -> Result<bool> {
+        let found = patiently(|| self.home.pods.get_opt(name)).await.map_err(Error::api("get the sandbox's pod"))?;
+        let Some(pod) = found else { return Ok(false) };
+        let labels = pod.metadata.labels.clone().unwrap_or_default();
+        if labels.get(names::MANAGED_BY).is_none_or(|by| by != names::PODBAY) {
+            return Ok(false);
+        }
+        if let Some(sandbox) = labels.get(SANDBOX) {
+            let lease = match self.home.leases.find(sandbox).await {
+                Err(Error::SandboxNotFound(_)) => return Ok(false),
+                found => found?,
+            };
+            return self.remove_lease(&self.home, &lease, lease::this(&lease)).await;
+        }
+        if labels.get(STATE).is_none_or(|state| state == CLAIMED) || occupant::ending(&pod).is_some() {
+            return Ok(false);
+        }
+        self.home.delete_pod(&holder_of(&pod)).await.map(|()| true)
+    }
+
+    async fn refill_pool(&self) -> Result<PoolStatus> {
+        if self.config.namespace_per_sandbox {
+            return Err(Error::Config("sandboxes with namespaces of their own can't come from a pool".into()));
+        }
+        match &self.pool {
+            Some(pool) => pool.fill().await,
+            // Nobody is to wait: so those that do are too many.
+            None => Pool::new(self.home.clone(), self.config.clone())?.fill().await,
+        }
+    }
+
+    async fn look_at_pool(&self) -> Result<PoolStatus> {
+        match &self.pool {
+            Some(pool) => pool.status().await,
+            None => Ok(PoolStatus::default()),
         }
     }
 }
 
-fn holder(lease: &Lease) -> Result<Holder> {
-    let name = lease.metadata.name.as_deref().unwrap_or_default();
-    Holder::of(lease).ok_or_else(|| Error::NotOurs(format!("the Lease {name} names no pod: it")))
-}
-
-fn holder_of(pod: &Pod) -> Holder {
-    Holder { pod: pod.metadata.name.clone().unwrap_or_default(), uid: pod.metadata.uid.clone() }
-}
-
 impl std::fmt::Debug for Raw {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Raw").field("cluster", &self.cluster).finish_non_exhaustive()
+        f.debug_struct("Raw").field("cluster", &self.home.cluster).finish_non_exhaustive()
     }
 }
 
@@ -282,5 +204,13 @@ impl Provider for Raw {
 
     fn stats(&self, idle: Duration) -> Pending<'_, Stats> {
         Box::pin(async move { Ok(self.count(idle).await?) })
+    }
+
+    fn pool_status(&self) -> Pending<'_, PoolStatus> {
+        Box::pin(async { Ok(self.look_at_pool().await?) })
+    }
+
+    fn refill(&self) -> Pending<'_, PoolStatus> {
+        Box::pin(async { Ok(self.refill_pool().await?) })
     }
 }

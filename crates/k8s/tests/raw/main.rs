@@ -1,9 +1,16 @@
 //! Sandboxes as plain pods, on a real cluster, with an account that may do no more than is needed.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
+mod bootstrap;
 mod exec;
 mod faults;
+mod lifetime;
+mod namespaces;
 mod network;
 mod operations;
 mod pods;
+mod pool;
 mod provider;
+mod race;
+mod robustness;
+mod setup;

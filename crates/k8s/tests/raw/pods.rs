@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 /// What a client needs, and nothing else.
 pub(crate) fn rules() -> Vec<k8s_openapi::api::rbac::v1::PolicyRule> {
     vec![
-        rig::rule("", ["pods"], ["create", "get", "list", "watch", "delete"]),
+        rig::rule("", ["pods"], ["create", "get", "list", "watch", "patch", "delete"]),
         rig::rule("", ["pods/exec"], ["create", "get"]),
         rig::rule("", ["events"], ["list"]),
         rig::rule("coordination.k8s.io", ["leases"], ["create", "get", "list", "update", "patch", "delete"]),
-        rig::rule("networking.k8s.io", ["networkpolicies"], ["create", "get"]),
+        rig::rule("networking.k8s.io", ["networkpolicies"], ["create", "get", "list", "delete"]),
     ]
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn provider(namespace: &rig::Namespace, config: Config) -> Result<Raw
     Ok(Raw::new(Cluster::with_client(namespace.client(), namespace.name()), config)?)
 }
 
-fn wanted(id: &str) -> Wanted {
+pub(crate) fn wanted(id: &str) -> Wanted {
     Wanted { id: Some(id.into()), ..Wanted::default() }
 }
 
@@ -202,7 +202,7 @@ async fn lists_come_in_pages_and_what_is_over_is_removed() -> Result<()> {
         raw.reconnect("theirs").await.err().context("found")?.to_string(),
         raw.delete("theirs").await.err().context("deleted")?.to_string(),
     ] {
-        ensure!(error.contains("isn't Podbay's"), "{error}");
+        ensure!(error.contains("isn't a sandbox of Podbay's"), "{error}");
     }
     ensure!(leases.get_opt("theirs").await?.is_some());
 

@@ -1,7 +1,7 @@
 //! What holds, and what works, in whole sandboxes of either isolation.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::process::Command as Process;
 use std::time::Duration;
@@ -9,13 +9,14 @@ use std::time::Duration;
 use podbay_client::files::{Ls, Read, Scope, Write};
 use podbay_client::provider::{Provider, Wanted};
 use podbay_client::{Command, ErrorCode, Sandbox};
-use podbay_local::{Isolation, Options, probe};
+use podbay_local::{Isolation, Options, parse_mount, probe};
 
 use crate::harness::{Case, World, left_behind, make, named, run, until};
 
 pub(crate) const CASES: &[Case] = &[
     ("/workspace and the artefact places mean the sandbox's own", places),
     ("commands reach nothing outside", outside),
+    ("modes and times change inside and nowhere else", metadata),
     ("a command can end another's processes, but not podbayd", signals),
     ("commands can't forge what was recorded of them", records),
     ("input that nobody reads hurts nobody", unread_input),
@@ -146,6 +147,72 @@ print(loot)
     assert!(receiver.recv(&mut [0; 8]).is_err());
 }
 
+fn metadata(world: &World) {
+    let (secret, given) = (world.scratch.join("secret"), world.directory("given"));
+    let files = [secret.clone(), given.join("file")];
+    for file in &files {
+        fs::write(file, "host").unwrap();
+        fs::set_permissions(file, fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    let state = || files.clone().map(|file| fs::metadata(file).map(|m| (m.mode(), m.mtime(), m.mtime_nsec())).unwrap());
+    let before = state();
+    let program = format!(
+        r#"
+import os, subprocess
+open("f", "w").close()
+os.mkdir("d")
+os.symlink("f", "inside")
+os.symlink("{secret}", "outside")
+d = os.open(".", os.O_RDONLY)
+f = os.open("f", os.O_RDWR)
+def mode(): return oct(os.stat("f").st_mode & 0o7777)
+seen = []
+os.chmod("f", 0o700); seen.append(mode())
+os.chmod(os.getcwd() + "/inside", 0o750); seen.append(mode())
+os.chmod("f", 0o711, dir_fd=d); seen.append(mode())
+os.fchmod(f, 0o640); seen.append(mode())
+os.chmod("/proc/self/fd/%d" % f, 0o600); seen.append(mode())
+os.utime("f", (1, 2)); seen.append(int(os.stat("f").st_mtime))
+os.utime(f, (1, 3)); seen.append(int(os.stat("f").st_mtime))
+os.utime("inside", (1, 4), follow_symlinks=False); seen.append(int(os.lstat("inside").st_mtime))
+subprocess.run(["chmod", "0755", "d/../f"], check=True); seen.append(mode())
+print(seen)
+loot = []
+def attempt(what, action):
+    try:
+        action()
+        loot.append(what)
+    except OSError:
+        pass
+for path in ["{secret}", "outside", "{given}/file", "{given}", "/usr/bin/env", "/nowhere", "", "/proc/self/fd/999"]:
+    attempt("chmod " + path, lambda: os.chmod(path, 0o777))
+    attempt("utime " + path, lambda: os.utime(path, (1, 2)))
+    attempt("now " + path, lambda: os.utime(path))
+def by_descriptor():
+    os.fchmod(os.open("{given}/file", os.O_RDONLY), 0o777)
+attempt("fchmod", by_descriptor)
+attempt("set-id", lambda: os.chmod("f", 0o4755))
+attempt("set-id by descriptor", lambda: os.fchmod(f, 0o2755))
+print(loot)
+"#,
+        secret = secret.display(),
+        given = given.display()
+    );
+    let mounts = vec![parse_mount(given.to_str().unwrap()).unwrap()];
+    let local = world.local_with(Options { mounts, ..Options::default() });
+    run(async {
+        let made = make(&local, &Wanted::default()).await;
+        let expected = "['0o700', '0o750', '0o711', '0o640', '0o600', 2, 3, 4, '0o755']\n[]\n";
+        assert_eq!(python(&made.sandbox, &program).await, expected);
+        // Of many at once, none waits for another for ever.
+        let many = "for i in $(seq 300); do touch x$i; done; for i in $(seq 300); do chmod 700 x$i & done; wait; \
+                    find . -name 'x*' -perm 700 | wc -l";
+        assert_eq!(made.sandbox.run(many).await.unwrap().text(), "300\n");
+        assert!(local.delete(&made.id).await.unwrap());
+    });
+    assert_eq!(state(), before);
+}
+
 fn signals(world: &World) {
     run(async {
         let local = world.local();
@@ -219,6 +286,11 @@ fn zygote(world: &World) {
         let line = "kill -KILL $(sed 's/.*) //' /proc/$PPID/stat | cut -d ' ' -f 2)";
         let output = made.sandbox.run(line).await.unwrap();
         assert!(output.success(), "{}", output.text());
+        // While it is dying, what it is asked for gets lost.
+        until("commands run again", Duration::from_secs(5), async || {
+            made.sandbox.run("echo again").await.unwrap().text() == "again\n"
+        })
+        .await;
         for _ in 0..3 {
             assert_eq!(made.sandbox.run("echo again").await.unwrap().text(), "again\n");
         }

@@ -7,7 +7,6 @@ use podbay_k8s::{Access, Cluster, raw};
 use serde_json::Value as Json;
 
 use super::setting::SETTINGS;
-use super::value::Value;
 use super::{Config, ConfigError, bad};
 
 /// How the settings that hold for every provider are called in raw mode's own configuration.
@@ -97,6 +96,7 @@ impl Config {
     /// When a mount makes no sense.
     #[cfg(target_os = "linux")]
     pub fn local(&self) -> Result<podbay_local::Options, ConfigError> {
+        use super::value::Value;
         use podbay_local::{Isolation, Limits, Network, Options, parse_mount};
         let origin = |key: &str| self.values.get(key).map_or_else(String::new, |(_, from, _)| from.clone());
         let mount = |text: String| {

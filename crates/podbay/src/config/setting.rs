@@ -96,6 +96,16 @@ pub static SETTINGS: &[Setting] = &[
         "when the image is pulled; IfNotPresent unless set",
     ),
     setting("raw.image_pull_secrets", Kind::List, "names of secrets for pulling it; none unless set"),
+    setting(
+        "raw.image_arch",
+        Kind::Choice(&["amd64", "arm64"]),
+        "the architecture of the nodes to run on; any that there is a podbayd for unless set",
+    ),
+    setting(
+        "raw.setup_script",
+        Kind::Text,
+        "a shell script that every new sandbox runs once, before anybody gets it; none unless set",
+    ),
     setting("raw.workdir", Kind::Text, "where commands start, an empty volume; /workspace unless set"),
     setting("raw.command", Kind::List, "what the container runs; a shell that waits unless set"),
     setting("raw.cpu_request", Kind::Text, "processor time that is set aside; 100m unless set"),
@@ -134,6 +144,15 @@ pub static SETTINGS: &[Setting] = &[
     setting("raw.ingress", Kind::Tree, "who may reach the sandbox; nobody unless set"),
     setting("raw.startup_timeout", Kind::Time, "how long a pod may take to run; 120 s unless set"),
     setting("raw.wait_for_node", Kind::Flag, "waits for a node where nodes are added on demand; no unless set"),
+    setting("raw.namespace_per_sandbox", Kind::Flag, "every sandbox has a namespace of its own; no unless set"),
+    setting("raw.namespace_labels", Kind::Map, "labels of these namespaces, such as Pod Security's; none unless set"),
+    setting("raw.namespace_quota", Kind::Map, "what all in such a namespace may use together; no quota unless set"),
+    setting("raw.warm_pool_size", Kind::Count, "how many pods wait to become sandboxes; 0 unless set"),
+    setting(
+        "raw.warm_pool_name",
+        Kind::Text,
+        "the pool's name, another for each way to make a pod; default unless set",
+    ),
     setting(
         "policy.root",
         Kind::Text,

@@ -1,13 +1,13 @@
 //! How sandboxes in raw mode are made.
 
+mod check;
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Affinity, Container, Toleration, Volume, VolumeMount};
 use k8s_openapi::api::networking::v1::{NetworkPolicyEgressRule, NetworkPolicyIngressRule};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-use crate::error::{Error, Result};
 
 /// How sandboxes in raw mode are made. What isn't set has the value of [`Config::default`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -19,6 +19,10 @@ pub struct Config {
     pub image_pull_policy: String,
     /// Names of secrets for pulling it.
     pub image_pull_secrets: Vec<String>,
+    /// The architecture of the nodes to run on: `amd64` or `arm64`.
+    pub image_arch: Option<String>,
+    /// A shell script that every new sandbox runs once, before anybody gets it.
+    pub setup_script: Option<String>,
     /// Where commands start: an empty volume.
     pub workdir: String,
     /// What the container runs; a shell that waits when there is none. It should end on TERM.
@@ -87,6 +91,16 @@ pub struct Config {
     pub ttl: Option<u64>,
     /// Seconds that it may be idle.
     pub idle_ttl: Option<u64>,
+    /// Gives every sandbox a namespace of its own, which goes with it.
+    pub namespace_per_sandbox: bool,
+    /// Labels of these namespaces, such as those of Pod Security.
+    pub namespace_labels: BTreeMap<String, String>,
+    /// What all objects in such a namespace may use together, as in a ResourceQuota: `pods`, `limits.memory` and so on.
+    pub namespace_quota: BTreeMap<String, String>,
+    /// How many pods wait to become sandboxes.
+    pub warm_pool_size: u32,
+    /// The pool's name: clients that differ in anything that makes a pod need pools of different names.
+    pub warm_pool_name: String,
 }
 
 impl Default for Config {
@@ -95,6 +109,8 @@ impl Default for Config {
             image: "python:3.12-slim".into(),
             image_pull_policy: "IfNotPresent".into(),
             image_pull_secrets: Vec::new(),
+            image_arch: None,
+            setup_script: None,
             workdir: "/workspace".into(),
             command: None,
             env: BTreeMap::new(),
@@ -129,75 +145,11 @@ impl Default for Config {
             wait_for_node: false,
             ttl: None,
             idle_ttl: None,
+            namespace_per_sandbox: false,
+            namespace_labels: BTreeMap::new(),
+            namespace_quota: BTreeMap::new(),
+            warm_pool_size: 0,
+            warm_pool_name: "default".into(),
         }
-    }
-}
-
-impl Config {
-    /// Refuses what can't work, before anything is made.
-    ///
-    /// # Errors
-    /// The first thing that can't.
-    pub fn check(&self) -> Result<()> {
-        let refuse = |message: String| Err(Error::Config(message));
-        if self.image.trim().is_empty() {
-            return refuse("image is empty: name one, such as python:3.12-slim".into());
-        }
-        if !matches!(self.image_pull_policy.as_str(), "Always" | "IfNotPresent" | "Never") {
-            return refuse(format!(
-                "image_pull_policy is {:?}: use Always, IfNotPresent or Never",
-                self.image_pull_policy
-            ));
-        }
-        if !self.workdir.starts_with('/') || self.workdir.len() < 2 || self.workdir.split('/').any(|part| part == "..")
-        {
-            return refuse(format!("workdir is {:?}: use an absolute path other than /", self.workdir));
-        }
-        if self.command.as_ref().is_some_and(Vec::is_empty) {
-            return refuse("command is an empty list: leave it out, or name a program".into());
-        }
-        if self.run_as_non_root && self.run_as_user == Some(0) {
-            return refuse("run_as_user is 0 and run_as_non_root is set: choose one".into());
-        }
-        let rules = self.egress.len() + self.ingress.len();
-        if rules > 0 && !self.block_network {
-            return refuse("egress and ingress rules need block_network: without it everything is allowed".into());
-        }
-        if !matches!(self.pod_template_overrides, Value::Null | Value::Object(_)) {
-            return refuse("pod_template_overrides must be an object, shaped like a pod".into());
-        }
-        if self.startup_timeout == 0 || self.ttl == Some(0) || self.idle_ttl == Some(0) {
-            return refuse("startup_timeout, ttl and idle_ttl are seconds, and at least 1".into());
-        }
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_defaults_work_and_nonsense_is_refused() {
-        Config::default().check().unwrap();
-        let bad = |change: fn(&mut Config), word: &str| {
-            let mut config = Config::default();
-            change(&mut config);
-            let message = config.check().unwrap_err().to_string();
-            assert!(message.contains(word), "{message}");
-        };
-        bad(|config| config.image_pull_policy = "never".into(), "IfNotPresent");
-        bad(|config| config.workdir = "/a/../b".into(), "workdir");
-        bad(|config| config.run_as_user = Some(0), "run_as_non_root");
-        bad(|config| config.ttl = Some(0), "at least 1");
-        bad(
-            |config| {
-                config.block_network = false;
-                config.egress.push(NetworkPolicyEgressRule::default());
-            },
-            "block_network",
-        );
-        let unknown = serde_json::from_str::<Config>(r#"{"imgae": "x"}"#).unwrap_err().to_string();
-        assert!(unknown.contains("imgae") && unknown.contains("`image`"), "{unknown}");
     }
 }

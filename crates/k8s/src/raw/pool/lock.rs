@@ -1,0 +1,193 @@
+//! The Lease of a pool: who has it may change the pool.
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use super::Shared;
+use crate::error::{Error, Result};
+use crate::names::{MANAGED_BY, PODBAY, POOL, TEMPLATE};
+use crate::retry::patiently;
+
+/// How long a holder that says nothing is taken to be alive.
+const HELD: Duration = Duration::from_secs(15);
+
+/// How often it has to say something.
+const RENEW: Duration = Duration::from_secs(4);
+
+/// What this client has seen of the Lease.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// Its version when another had it, and since when it is like that. Clocks of different machines aren't compared.
+    other: Option<(String, Instant)>,
+    /// Whether the pool was made as this client wants it, at some time.
+    adopted: bool,
+}
+
+/// How an attempt to get the Lease ended.
+pub(super) enum Attempt {
+    /// This client has it.
+    Held(Box<Lease>),
+    /// Another has it.
+    Busy,
+    /// The pool belongs to clients with another configuration, which came later.
+    Superseded,
+}
+
+impl Shared {
+    pub(super) fn lock_name(&self) -> String {
+        format!("pb-pool-{}", self.config.warm_pool_name)
+    }
+
+    /// Tries to get the pool's Lease. With `insist`, the pool is made as this client wants it, whoever came later.
+    pub(super) async fn lock(&self, insist: bool) -> Result<Attempt> {
+        let name = self.lock_name();
+        let leases = &self.place.leases.api;
+        let found = patiently(|| leases.get_opt(&name)).await.map_err(Error::api("get the pool's Lease"))?;
+        let Some(found) = found else {
+            return match patiently(|| async { leases.create(&PostParams::default(), &self.new_lock()).await }).await {
+                Ok(lease) => {
+                    self.seen().adopted = true;
+                    Ok(Attempt::Held(Box::new(lease)))
+                }
+                Err(error) if Error::code(&error) == Some(409) => Ok(Attempt::Busy),
+                Err(error) => Err(Error::api("make the pool's Lease")(error)),
+            };
+        };
+        let labels = found.metadata.labels.as_ref();
+        if labels.and_then(|labels| labels.get(MANAGED_BY)).is_none_or(|by| by != PODBAY) {
+            return Err(Error::NotOurs(format!("the Lease {name}")));
+        }
+        let theirs = found.metadata.annotations.as_ref().and_then(|annotations| annotations.get(TEMPLATE));
+        {
+            let mut seen = self.seen();
+            if theirs == Some(&self.template) {
+                seen.adopted = true;
+            } else if seen.adopted && !insist {
+                // Two kinds of clients would replace each other's pods for ever; the later one is the newer release.
+                return Ok(Attempt::Superseded);
+            }
+            if self.is_held(&found, &mut seen) {
+                return Ok(Attempt::Busy);
+            }
+        }
+        let change = json!({
+            "metadata": {
+                "resourceVersion": found.metadata.resource_version,
+                "annotations": {TEMPLATE: self.template},
+            },
+            "spec": self.held_by_us(),
+        });
+        let patch = Patch::Merge(change);
+        match patiently(|| async { leases.patch(&name, &PatchParams::default(), &patch).await }).await {
+            Ok(lease) => {
+                self.seen().adopted = true;
+                Ok(Attempt::Held(Box::new(lease)))
+            }
+            Err(error) if matches!(Error::code(&error), Some(404 | 409)) => Ok(Attempt::Busy),
+            Err(error) => Err(Error::api("take the pool's Lease")(error)),
+        }
+    }
+
+    fn is_held(&self, lease: &Lease, seen: &mut Seen) -> bool {
+        let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default();
+        if holder.is_empty() || holder == self.identity {
+            seen.other = None;
+            return false;
+        }
+        let version = lease.metadata.resource_version.clone().unwrap_or_default();
+        match &seen.other {
+            Some((before, since)) if *before == version => since.elapsed() < HELD,
+            _ => {
+                seen.other = Some((version, Instant::now()));
+                true
+            }
+        }
+    }
+
+    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
+        self.lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn held_by_us(&self) -> Value {
+        json!({
+            "holderIdentity": self.identity,
+            "renewTime": MicroTime(Timestamp::now()),
+            "leaseDurationSeconds": HELD.as_secs(),
+        })
+    }
+
+    fn new_lock(&self) -> Lease {
+        Lease {
+            metadata: ObjectMeta {
+                name: Some(self.lock_name()),
+                labels: Some(
+                    [(MANAGED_BY.into(), PODBAY.into()), (POOL.into(), self.config.warm_pool_name.clone())].into(),
+                ),
+                annotations: Some([(TEMPLATE.into(), self.template.clone())].into()),
+                ..ObjectMeta::default()
+            },
+            spec: Some(LeaseSpec {
+                holder_identity: Some(self.identity.clone()),
+                renew_time: Some(MicroTime(Timestamp::now())),
+                lease_duration_seconds: i32::try_from(HELD.as_secs()).ok(),
+                ..LeaseSpec::default()
+            }),
+        }
+    }
+
+    /// Works while the Lease is renewed; what is under way is dropped when it is lost.
+    pub(super) async fn while_held<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let renew = async {
+            loop {
+                tokio::time::sleep(RENEW).await;
+                if let Err(error) = self.renew_lock().await {
+                    return error;
+                }
+            }
+        };
+        tokio::select! {
+            done = work => done,
+            error = renew => Err(error),
+        }
+    }
+
+    async fn renew_lock(&self) -> Result<()> {
+        let (name, leases) = (self.lock_name(), &self.place.leases.api);
+        let lost = || Error::Config(format!("the Lease {name} of the pool was taken by another client"));
+        let lease = patiently(|| leases.get(&name)).await.map_err(Error::api("get the pool's Lease"))?;
+        if lease.spec.and_then(|spec| spec.holder_identity).as_ref() != Some(&self.identity) {
+            return Err(lost());
+        }
+        let version = lease.metadata.resource_version;
+        let patch = Patch::Merge(json!({"metadata": {"resourceVersion": version}, "spec": self.held_by_us()}));
+        match patiently(|| async { leases.patch(&name, &PatchParams::default(), &patch).await }).await {
+            Err(error) if Error::code(&error) == Some(409) => Err(lost()),
+            Err(error) => Err(Error::api("renew the pool's Lease")(error)),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// Lets others have the Lease.
+    pub(super) async fn unlock(&self) {
+        let (name, leases) = (self.lock_name(), &self.place.leases.api);
+        let work = async {
+            let lease = patiently(|| leases.get(&name)).await?;
+            if lease.spec.and_then(|spec| spec.holder_identity).as_ref() != Some(&self.identity) {
+                return Ok(());
+            }
+            let version = lease.metadata.resource_version;
+            let patch =
+                Patch::Merge(json!({"metadata": {"resourceVersion": version}, "spec": {"holderIdentity": null}}));
+            leases.patch(&name, &PatchParams::default(), &patch).await.map(drop)
+        };
+        if let Err(error) = work.await {
+            // Others get it when it wasn't renewed for a while.
+            tracing::debug!(%error, name, "the pool's Lease couldn't be given back");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Pods that wait to become sandboxes, with podbayd in place.
+//!
+//! A pod of a pool goes through three states, which a label tells: it is *warming* until podbayd answers in it and the setup
+//! script has run, then *warm*, and *claimed* once it belongs to a sandbox. Any number of clients share a pool: of those
+//! that want one pod, the API server lets one have it, and only who holds the pool's Lease makes new ones.
+
+pub(crate) mod claim;
+mod keeper;
+mod lock;
+mod refill;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use podbay_client::provider::PoolStatus;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use super::config::Config;
+use super::occupant::{ending, is_ready};
+use super::place::Place;
+use super::{manifest, network};
+use crate::error::{Error, Result};
+use crate::names::{self, CLAIMED, MANAGED_BY, Marks, PODBAY, POOL, STATE, TEMPLATE, WARM, WARMING};
+use crate::retry::patiently;
+use claim::Candidate;
+
+/// A pool, as one client sees it.
+pub(crate) struct Pool {
+    shared: Arc<Shared>,
+    /// What looks after the pool while this client lives.
+    keeper: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the keeper knows as well.
+struct Shared {
+    place: Place,
+    config: Arc<Config>,
+    /// The hash of all that makes a pod: pods with another one are out of date.
+    template: String,
+    /// This client, as the pool's Lease names it.
+    identity: String,
+    /// A pod to which a session is open: the next to be claimed.
+    held: Mutex<Option<Candidate>>,
+    /// It was used.
+    taken: Notify,
+    lock: Mutex<lock::Seen>,
+}
+
+impl Pool {
+    pub(crate) fn new(place: Place, config: Arc<Config>) -> Result<Self> {
+        let template = template(&config)?;
+        let shared = Shared {
+            place,
+            config,
+            template,
+            identity: names::random(),
+            held: Mutex::default(),
+            taken: Notify::new(),
+            lock: Mutex::default(),
+        };
+        Ok(Self { shared: Arc::new(shared), keeper: Mutex::default() })
+    }
+
+    /// Looks after the pool from now on, in the background, until this is dropped.
+    pub(crate) fn tend(&self) {
+        let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        // The runtime in which it ran may be gone.
+        if keeper.as_ref().is_none_or(JoinHandle::is_finished) {
+            *keeper = Some(tokio::spawn(keeper::keep(self.shared.clone())));
+        }
+    }
+
+    /// The pod to which a session is open, if there is one. Whoever takes it either gives it back or uses it.
+    pub(crate) fn take(&self) -> Option<Candidate> {
+        self.shared.held().take()
+    }
+
+    /// What was taken is used: another session is to be opened.
+    pub(crate) fn used(&self) {
+        self.shared.taken.notify_one();
+    }
+
+    /// Gives back what wasn't needed.
+    pub(crate) fn put_back(&self, candidate: Candidate) {
+        let mut held = self.shared.held();
+        if held.is_none() && candidate.sandbox.is_some() {
+            *held = Some(candidate);
+        }
+    }
+
+    /// The pods that can be had, in no order, so that those who look at once don't all want the same.
+    pub(crate) async fn candidates(&self) -> Result<Vec<Candidate>> {
+        // From the API server's memory: a list that must be up to date waits there for up to 100 ms, and a pod that isn't
+        // warm any more is refused to whoever wants it.
+        let warm = self.shared.list(ListParams::default().labels(&self.shared.warm_selector()).match_any()).await?;
+        let mut candidates: Vec<Candidate> = warm.iter().filter(|pod| is_ready(pod)).map(Candidate::of).collect();
+        candidates.sort_by_cached_key(|_| rand::random::<u64>());
+        Ok(candidates)
+    }
+
+    /// Brings the pool to its size, and looks after it from then on.
+    pub(crate) async fn fill(&self) -> Result<PoolStatus> {
+        let patience = Duration::from_secs(self.shared.config.startup_timeout);
+        let begun = Instant::now();
+        loop {
+            match self.shared.refill(refill::Zeal::Exact).await? {
+                refill::Outcome::Full => break,
+                refill::Outcome::Busy if begun.elapsed() > patience => {
+                    return Err(Error::Config(format!(
+                        "another client has been filling the pool {:?} for {patience:?}; try again later",
+                        self.shared.config.warm_pool_name
+                    )));
+                }
+                _ => tokio::time::sleep(Duration::from_millis(300)).await,
+            }
+        }
+        if self.shared.config.warm_pool_size > 0 {
+            self.tend();
+        }
+        self.status().await
+    }
+
+    pub(crate) async fn status(&self) -> Result<PoolStatus> {
+        let all = self.shared.list(ListParams::default().labels(&self.shared.pool_selector())).await?;
+        let live: Vec<&Pod> = all.iter().filter(|pod| ending(pod).is_none()).collect();
+        let fresh = |pod: &&&Pod| label(pod, TEMPLATE) == Some(&self.shared.template);
+        Ok(PoolStatus {
+            available: live.iter().filter(|pod| label(pod, STATE) == Some(WARM)).filter(fresh).count(),
+            active: live.iter().filter(|pod| label(pod, STATE) == Some(CLAIMED)).count(),
+            total: live.len(),
+            target: self.shared.target(),
+        })
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if let Some(keeper) = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            keeper.abort();
+        }
+    }
+}
+
+impl Shared {
+    fn held(&self) -> MutexGuard<'_, Option<Candidate>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn target(&self) -> usize {
+        self.config.warm_pool_size as usize
+    }
+
+    fn pool_selector(&self) -> String {
+        format!("{},{POOL}={}", names::ours(), self.config.warm_pool_name)
+    }
+
+    fn warm_selector(&self) -> String {
+        format!("{},{STATE}={WARM},{TEMPLATE}={}", self.pool_selector(), self.template)
+    }
+
+    async fn list(&self, parameters: ListParams) -> Result<Vec<Pod>> {
+        let list = patiently(|| self.place.pods.list(&parameters)).await;
+        Ok(list.map_err(Error::api("list the pods of the pool"))?.items)
+    }
+
+    /// The labels of a pod that is made for the pool.
+    fn marks(&self) -> Result<Marks> {
+        let mut marks = marks(&self.config)?;
+        marks.labels.extend([(STATE.into(), WARMING.into()), (TEMPLATE.into(), self.template.clone())]);
+        Ok(marks)
+    }
+}
+
+fn marks(config: &Config) -> Result<Marks> {
+    let mut marks = Marks::new("", &config.label_prefix, &config.default_labels)?;
+    marks.labels.remove(names::SANDBOX);
+    marks.labels.extend([(MANAGED_BY.into(), PODBAY.into()), (POOL.into(), config.warm_pool_name.clone())]);
+    // Whoever claims the pod adds to its annotations, so there have to be some.
+    marks.annotations.insert(names::MADE_BY.into(), env!("CARGO_PKG_VERSION").into());
+    Ok(marks)
+}
+
+/// The hash of all that makes a pod of the pool.
+fn template(config: &Config) -> Result<String> {
+    let network = network::label(config)?;
+    let pod = manifest::pod(config, "", &marks(config)?, Default::default(), network.as_deref(), None)?;
+    let text = serde_json::to_vec(&(&pod, &config.setup_script))
+        .map_err(|error| Error::Config(format!("the pod can't be described: {error}")))?;
+    Ok(names::hash(&text))
+}
+
+fn label<'a>(pod: &'a Pod, key: &str) -> Option<&'a str> {
+    pod.metadata.labels.as_ref()?.get(key).map(String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_makes_a_pod_changes_the_template() {
+        let plain = template(&Config::default()).unwrap();
+        assert_eq!(plain, template(&Config { warm_pool_size: 7, ttl: Some(5), ..Config::default() }).unwrap());
+        let others = [
+            Config { image: "other:1".into(), ..Config::default() },
+            Config { setup_script: Some("true".into()), ..Config::default() },
+            Config { block_network: false, ..Config::default() },
+            Config { memory_limit: "2Gi".into(), ..Config::default() },
+        ];
+        for other in others {
+            assert_ne!(plain, template(&other).unwrap());
+        }
+    }
+}

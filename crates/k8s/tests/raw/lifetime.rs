@@ -1,0 +1,143 @@
+//! How long sandboxes live.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{ListParams, Patch, PatchParams};
+use podbay_client::Command;
+use podbay_client::provider::{Phase, Provider, Query, Wanted};
+use podbay_k8s::raw::CONTAINER;
+use serde_json::json;
+
+use crate::pods::rules;
+use crate::pool::pooled;
+use crate::provider::{config, provider, wanted};
+
+/// Waits until a sandbox's pod has ended by itself, and how.
+async fn until_ended(pods: &Api<Pod>, sandbox: &str, most: Duration) -> Result<(String, Duration)> {
+    let start = Instant::now();
+    let only = ListParams::default().labels(&format!("podbay.dev/sandbox={sandbox}"));
+    loop {
+        let pod = pods.list(&only).await?.items.into_iter().next().context("no pod")?;
+        let phase = pod.status.and_then(|status| status.phase).unwrap_or_default();
+        if phase == "Succeeded" || phase == "Failed" {
+            return Ok((phase, start.elapsed()));
+        }
+        ensure!(start.elapsed() < most, "{sandbox} is {phase} after {most:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_ends_itself_when_it_is_idle_and_not_while_a_command_runs() -> Result<()> {
+    let Some(cluster) = rig::cluster().await? else { return Ok(()) };
+    let namespace = cluster.namespace(rules()).await?;
+    let pods: Api<Pod> = Api::namespaced(cluster.admin(), namespace.name());
+    // From the pool and without: podbayd learns of its limits by different ways.
+    let pool = provider(&namespace, pooled(1))?;
+    pool.refill().await?;
+    let cold = provider(&namespace, config(rig::BUSYBOX))?;
+    for (name, raw) in [("pb-cold", &cold), ("pb-warm", &pool)] {
+        let idle_ttl = Some(Duration::from_secs(2));
+        let made = raw.get_or_create(&Wanted { idle_ttl, ..wanted(name) }).await?;
+        // Nobody is attached to it, and it prints nothing.
+        made.sandbox.start(Command::shell("sleep 6")).await?;
+        tokio::time::sleep(Duration::from_millis(4500)).await;
+        ensure!(made.sandbox.run("true").await?.success(), "{name} ended while a command ran");
+        let (phase, after) = until_ended(&pods, name, Duration::from_secs(20)).await?;
+        println!("{name}: idle for two seconds, {phase} after {after:?}");
+        ensure!(phase == "Succeeded", "{name} {phase}");
+        let error = made.sandbox.run("true").await.err().context("it runs on")?.to_string();
+        ensure!(error.contains("is gone"), "{error}");
+        // It is wanted again: a new one, whose time begins anew.
+        let again = raw.get_or_create(&Wanted { idle_ttl, ..wanted(name) }).await?;
+        ensure!(again.created && again.sandbox.run("true").await?.success());
+        ensure!(raw.delete(name).await?);
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandboxs_time_is_up_whatever_it_does_and_whatever_was_restarted() -> Result<()> {
+    let Some(cluster) = rig::cluster().await? else { return Ok(()) };
+    let namespace = cluster.namespace(rules()).await?;
+    let pods: Api<Pod> = Api::namespaced(cluster.admin(), namespace.name());
+    let raw = provider(&namespace, config(rig::DEBIAN))?;
+    let ttl = Some(Duration::from_secs(12));
+    let made = raw.get_or_create(&Wanted { ttl, ..wanted("pb-ttl") }).await?;
+    let idle_ttl = Some(Duration::from_secs(5));
+    let idle = raw.get_or_create(&Wanted { idle_ttl, ..wanted("pb-idle") }).await?;
+    made.sandbox.run("echo kept > file").await?;
+    // What an OOM kill of the container does. Nobody comes afterwards: podbayd is started by the container itself.
+    for name in ["pb-ttl", "pb-idle"] {
+        let only = ListParams::default().labels(&format!("podbay.dev/sandbox={name}"));
+        let pod = pods.list(&only).await?.items.remove(0).metadata.name.context("no name")?;
+        rig::faults::kill_container(&cluster, namespace.name(), &pod, CONTAINER)?;
+    }
+    ensure!(!made.sandbox.take_restarted());
+    ensure!(made.sandbox.run("cat file").await?.text() == "kept\n", "the workspace is gone");
+    ensure!(made.sandbox.take_restarted() && !made.sandbox.take_restarted(), "nobody said that it was restarted");
+    drop(idle);
+    let (phase, after) = until_ended(&pods, "pb-idle", Duration::from_secs(25)).await?;
+    println!("restarted and idle for five seconds: {phase} after {after:?}");
+    ensure!(phase == "Succeeded", "{phase}");
+    let command = made.sandbox.start(Command::shell("sleep 600")).await;
+    let (phase, after) = until_ended(&pods, "pb-ttl", Duration::from_secs(25)).await?;
+    println!("restarted, twelve seconds to live, busy ({}): {phase} after {after:?}", command.is_ok());
+    let listed = raw.list(&Query { phase: Some(Phase::Terminated), ..Query::default() }).await?;
+    ensure!(listed.sandboxes.len() == 2, "{listed:?}");
+    let cleaned = raw.cleanup(None).await?;
+    ensure!(cleaned.deleted == ["pb-idle", "pb-ttl"], "{cleaned:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clean_up_asks_podbayd_before_it_takes_a_sandbox_for_idle() -> Result<()> {
+    let Some(cluster) = rig::cluster().await? else { return Ok(()) };
+    let namespace = cluster.namespace(rules()).await?;
+    let raw = provider(&namespace, config(rig::BUSYBOX))?;
+    let busy = raw.get_or_create(&wanted("pb-busy")).await?;
+    busy.sandbox.start(Command::shell("sleep 600")).await?;
+    raw.get_or_create(&wanted("pb-idle")).await?;
+    // As if the last client had gone an hour ago, which is all that a Lease knows.
+    let leases: Api<Lease> = Api::namespaced(cluster.admin(), namespace.name());
+    let hour = k8s_openapi::jiff::Timestamp::now() - Duration::from_secs(3600);
+    let patch = json!({"spec": {"renewTime": k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime(hour)}});
+    for name in ["pb-busy", "pb-idle"] {
+        leases.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+    }
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    let cleaned = raw.cleanup(Some(Duration::from_secs(1))).await?;
+    ensure!(cleaned.deleted == ["pb-idle"] && cleaned.kept == 1 && cleaned.failed.is_empty(), "{cleaned:?}");
+    let stats = raw.stats(Duration::from_secs(600)).await?;
+    ensure!((stats.total, stats.idle) == (1, 0), "{stats:?}: its Lease wasn't renewed");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_says_nothing_does_not_look_idle() -> Result<()> {
+    let Some(cluster) = rig::cluster().await? else { return Ok(()) };
+    let namespace = cluster.namespace(rules()).await?;
+    let raw = provider(&namespace, config(rig::BUSYBOX))?;
+    let busy = raw.get_or_create(&wanted("pb-busy")).await?;
+    let idle = raw.get_or_create(&wanted("pb-idle")).await?;
+    idle.sandbox.run("true").await?;
+    let sleep = tokio::spawn(async move { busy.sandbox.run("sleep 100").await });
+    // A Lease is renewed once a minute at most.
+    tokio::time::sleep(Duration::from_secs(64)).await;
+    let active = |page: podbay_client::provider::Page| -> Result<Vec<u64>> {
+        page.sandboxes.iter().map(|one| Ok(one.active_ms.context("never")? - one.created_ms)).collect()
+    };
+    let after = active(raw.list(&Query::default()).await?)?;
+    sleep.abort();
+    ensure!(after[0] > 50_000, "busy: last active {} ms after its creation", after[0]);
+    // It was used within its first minute, and not since.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let later = active(raw.list(&Query::default()).await?)?;
+    ensure!(later[1] == after[1], "idle: {} ms, then {} ms", after[1], later[1]);
+    drop(idle);
+    Ok(())
+}

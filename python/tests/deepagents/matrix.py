@@ -1,0 +1,92 @@
+"""Runs the tests of the Deep Agents backend with each SDK on each Python that is promised.
+
+    python tests/deepagents/matrix.py target/wheels/podbay-….whl
+
+Environments are made once, below `$PODBAY_CACHE` or the user's cache directory. A Python that is missing is left out
+and said so; with `PODBAY_REQUIRE=all` that is a failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+TOOLS = ["pytest==9.2.0", "langchain-tests==1.1.9", "langgraph-checkpoint-sqlite==3.1.2"]
+PAIRS = [
+    # The floor.
+    ("3.11", ["deepagents==0.7.18"]),
+    # What dcode pins, with dcode.
+    ("3.12", ["deepagents==0.7.30", "deepagents-code==0.1.88"]),
+    # The newest of the series.
+    ("3.13", ["deepagents>=0.7.32,<0.8"]),
+]
+HERE = Path(__file__).parent
+# Everything but the comparisons with the SDK's scripts, which take long and say the same for each Python.
+TESTS = sorted(path.name for path in HERE.glob("test_*.py") if path.name != "test_against_sdk.py")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("wheel", type=Path, help="the package to test")
+    parser.add_argument("pytest", nargs="*", help="more arguments for pytest, after --")
+    arguments = parser.parse_args()
+    wheel = arguments.wheel.resolve(strict=True)
+    failed = False
+    for version, packages in PAIRS:
+        python = interpreter(version)
+        if python is None:
+            print(f"matrix: Python {version} isn't installed: {packages[0]} is left out", flush=True)
+            failed |= os.environ.get("PODBAY_REQUIRE") == "all"
+            continue
+        started = time.monotonic()
+        environment = ready(python, version, packages)
+        install(environment, "--force-reinstall", "--no-deps", str(wheel))
+        print(f"matrix: Python {version}, {', '.join(packages)}", flush=True)
+        # Without a cluster: what differs between versions of the SDK doesn't differ between places.
+        variables = {name: value for name, value in os.environ.items() if name != "PODBAY_RIG"}
+        run = [environment / "bin/python", "-m", "pytest", *TESTS, *arguments.pytest]
+        failed |= subprocess.run(run, cwd=HERE, env=variables, check=False).returncode != 0
+        print(f"matrix: {time.monotonic() - started:.0f} s", flush=True)
+    return int(failed)
+
+
+def interpreter(version: str) -> Path | None:
+    """The Python of a version: on the path, or one of pyenv's."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    found = [shutil.which(f"python{version}"), *sorted(pyenv.glob(f"{version}.*/bin/python"), reverse=True)]
+    for path in filter(None, found):
+        # pyenv's stand-ins are there for every version, and fail for those that aren't chosen.
+        asked = [path, "-c", "import sys; print('{}.{}'.format(*sys.version_info))"]
+        said = subprocess.run(asked, capture_output=True, text=True, check=False)
+        if said.stdout.strip() == version:
+            return Path(path)
+    return None
+
+
+def ready(python: Path, version: str, packages: list[str]) -> Path:
+    """An environment with what the tests need, apart from the package itself."""
+    cache = Path(
+        os.environ.get("PODBAY_CACHE") or Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "podbay"
+    )
+    environment = cache / "python" / f"matrix-{version}"
+    wanted = "\n".join([*packages, *TOOLS])
+    note = environment / "packages"
+    if not note.exists() or note.read_text() != wanted:
+        print(f"matrix: making an environment for Python {version}", flush=True)
+        subprocess.run([python, "-m", "venv", "--clear", environment], check=True)
+        install(environment, *packages, *TOOLS)
+        note.write_text(wanted)
+    return environment
+
+
+def install(environment: Path, *what: str) -> None:
+    subprocess.run([environment / "bin/python", "-m", "pip", "install", "--quiet", *what], check=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
