@@ -93,6 +93,22 @@ class Conversations:
         if isinstance(failure, ClosedError | PodGone | SandboxNotFound | SandboxRestarted | Unreachable):
             self.forget(thread_id())
 
+    def refresh(self) -> None:
+        """Forgets the running conversation's sandbox if it ended since its last call."""
+        if (thread := thread_id()) is not None and (known := self._known(thread)) is not None:
+            try:
+                known.hello()
+            except PodbayError as failure:
+                self.lost(failure)
+
+    async def arefresh(self) -> None:
+        """As `refresh`."""
+        if (thread := thread_id()) is not None and (known := self._known(thread)) is not None:
+            try:
+                await known.ahello()
+            except PodbayError as failure:
+                self.lost(failure)
+
     def forget(self, thread: str | None) -> None:
         """Drops what is known of a conversation's sandbox. The sandbox itself stays."""
         with self._lock:

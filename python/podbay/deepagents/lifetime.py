@@ -121,6 +121,19 @@ class Lifetime:
         elif self._mine:
             await (await self._source.asandbox()).aclose()
 
+    def refresh(self) -> None:
+        """At the beginning of a turn: when the conversation's sandbox ended meanwhile, the turn shall get a new one.
+
+        In the midst of a turn that is no matter for silence: the agent is told that its files are gone.
+        """
+        if isinstance(self._source, Conversations):
+            self._source.refresh()
+
+    async def arefresh(self) -> None:
+        """As `refresh`."""
+        if isinstance(self._source, Conversations):
+            await self._source.arefresh()
+
     def release(self, thread: str | None = None) -> bool:
         """Deletes the sandbox, with `per_thread` that of a conversation; whether there was one."""
         if isinstance(self._source, One):

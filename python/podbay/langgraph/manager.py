@@ -218,7 +218,7 @@ class SandboxManager:
         await self.ashutdown()
 
     def _middleware(self, key: str) -> SandboxIdMiddleware:
-        return SandboxIdMiddleware(self.sandbox_id, key)
+        return SandboxIdMiddleware(self.sandbox_id, self.backend, key)
 
     def _backend_of(self, sandbox: podbay.Sandbox) -> PodbaySandbox:
         return PodbaySandbox(sandbox=sandbox, **self._timeout)

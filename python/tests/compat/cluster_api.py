@@ -39,6 +39,11 @@ class Api:
         """What is at a path of the API."""
         return self._ask(path, None)
 
+    def delete(self, path: str) -> None:
+        """Deletes what is at a path of the API."""
+        request = urllib.request.Request(self._server + path, None, self._headers, method="DELETE")
+        urllib.request.urlopen(request, timeout=30, context=self._tls).close()
+
     def may(self, verb: str, resource: str) -> bool:
         """Whether this account may do that in the whole cluster."""
         review = {"spec": {"resourceAttributes": {"verb": verb, "resource": resource}}}

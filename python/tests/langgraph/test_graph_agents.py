@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from blockbuster import blockbuster_ctx
@@ -11,6 +12,14 @@ from obedient import on, said, told
 
 import podbay
 from podbay.langgraph import MissingThread, SandboxManager
+
+
+def answers(sandbox):
+    try:
+        sandbox.hello()
+    except podbay.PodbayError:
+        return False
+    return True
 
 
 def ids(manager):
@@ -67,12 +76,23 @@ def test_a_run_without_a_thread_is_refused_with_a_word_on_what_to_do(manager, mo
         agent.invoke(told("run true"), on(""))
 
 
-def test_a_sandbox_that_is_over_is_replaced(manager, model):
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_a_sandbox_that_ended_between_two_turns_is_replaced(manager, model, how):
+    def turn(order):
+        run = agent.invoke if how == "sync" else lambda *given: asyncio.run(agent.ainvoke(*given))
+        return said(run(told(order), on("one")))
+
     agent = manager.create_agent(model, checkpointer=MemorySaver())
-    agent.invoke(told("run echo first > kept"), on("one"))
-    assert manager.provider.delete(manager.sandbox_id("one"))
-    assert "No such file" in said(agent.invoke(told("run cat kept"), on("one")))
-    assert said(agent.invoke(told("run echo second"), on("one"))).startswith("second\n")
+    turn("run echo first > kept")
+    old = manager.acquire("one")
+    assert manager.provider.delete(old.id)
+    # A pod that was deleted answers for a second or two.
+    until = time.monotonic() + 20
+    while answers(old):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    assert "No such file" in turn("run cat kept")
+    assert turn("run echo second").startswith("second\n")
 
 
 def test_subagents_work_in_the_threads_sandbox(manager, model):

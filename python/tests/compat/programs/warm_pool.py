@@ -21,13 +21,12 @@ try:
         time.sleep(0.2)
     assert status.available == 2
     assert status.target == 2
-    assert status.active >= 1
-    assert status.total == status.available + status.active
 
     begun = time.monotonic()
     warm = provider.get_or_create(labels={"customer": "acme"}, ttl_seconds=600)
     try:
         assert warm.execute("echo warm").output == "warm\n"
+        assert provider.pool_status().active >= 1
         assert warm.id in [sandbox.id for sandbox in provider.list(labels={"customer": "acme"}, status="running")]
         print(f"a warm sandbox took {time.monotonic() - begun:.3f} s")
     finally:
