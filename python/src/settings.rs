@@ -19,10 +19,15 @@ const DEFAULT_ROOT: &str = "/workspace";
 /// One setting, as `podbay.SETTINGS` lists it.
 #[pyclass(frozen, get_all, module = "podbay._native")]
 pub struct Setting {
+    /// Its key in podbay.toml.
     key: &'static str,
+    /// Its name in the environment.
     variable: String,
+    /// What its value is: text, choice, flag, count, real, size, time, list, map, id or tree.
     kind: String,
+    /// The words that a choice has.
     choices: Vec<&'static str>,
+    /// What it does, and what holds when it isn't set.
     help: &'static str,
 }
 
