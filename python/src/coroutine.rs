@@ -30,6 +30,18 @@ enum State {
     Over,
 }
 
+impl State {
+    /// Ends the work. In a fork it is the parent's, and touching it could wait for a thread that isn't there.
+    fn abandon(self) {
+        if let Self::Waiting { port, ticket, task, .. } = self
+            && runtime().is_ok()
+        {
+            task.abort();
+            port.get().forget(ticket);
+        }
+    }
+}
+
 /// An operation that can be awaited.
 #[pyclass(frozen, module = "podbay._native", name = "_Coroutine")]
 pub struct Coroutine {
@@ -69,10 +81,7 @@ impl Coroutine {
 
     /// Ends the work, wherever it is.
     fn cancel(&self) {
-        if let State::Waiting { port, ticket, task, .. } = self.take() {
-            task.abort();
-            port.get().forget(ticket);
-        }
+        self.take().abandon();
     }
 
     /// Gives the work to the runtime, and the future to the loop.
@@ -170,10 +179,7 @@ impl Drop for Coroutine {
     fn drop(&mut self) {
         let state = std::mem::replace(self.state.get_mut().unwrap_or_else(PoisonError::into_inner), State::Over);
         match state {
-            State::Waiting { port, ticket, task, .. } => {
-                task.abort();
-                port.get().forget(ticket);
-            }
+            State::Waiting { .. } => state.abandon(),
             // As Python says it of its own coroutines: a forgotten `await` is a frequent mistake.
             State::New(_) => {
                 Python::try_attach(|py| {
