@@ -85,7 +85,9 @@ def ready(python: Path, version: str, packages: list[str]) -> Path:
 
 
 def install(environment: Path, *what: str) -> None:
-    subprocess.run([environment / "bin/python", "-m", "pip", "install", "--quiet", *what], check=True)
+    # What is imported is compiled then; most of it never is.
+    pip = [environment / "bin/python", "-m", "pip", "install", "--quiet", "--no-compile"]
+    subprocess.run([*pip, *what], check=True)
 
 
 if __name__ == "__main__":
