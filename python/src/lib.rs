@@ -34,11 +34,15 @@ mod _native {
     use crate::results::exec::{CommandInfo, EndEvent, ExecResult, LostEvent, OutputEvent, Process};
     #[pymodule_export]
     use crate::results::files::{
-        DeleteResult, DownloadResult, EditResult, Entry, GlobMatch, GlobResult, GrepMatch, GrepResult, LsResult,
-        MkdirResult, MoveResult, Partial, Progress, ReadResult, StatResult, Transferred, UploadResult, WriteResult,
+        DeleteResult, EditResult, Entry, LsResult, MkdirResult, MoveResult, Partial, ReadResult, StatResult,
+        WriteResult,
     };
     #[pymodule_export]
     use crate::results::providers::{Cleaned, Listed, Page, PoolStatus, Stats, Welcome};
+    #[pymodule_export]
+    use crate::results::search::{GlobMatch, GlobResult, GrepMatch, GrepResult};
+    #[pymodule_export]
+    use crate::results::transfers::{DownloadResult, Progress, Transferred, UploadResult};
     #[pymodule_export]
     use crate::sandbox::Sandbox;
     #[pymodule_export]

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use tokio::sync::Notify;
 
 use crate::failure::Failure;
-use crate::results::files;
+use crate::results::transfers;
 
 /// Calls a function, and ends the transfer when it raises.
 pub struct Reporter {
@@ -27,7 +27,7 @@ impl Reporter {
         let Some(callback) = &self.callback else { return };
         // The thread is one of the runtime's, and Python may keep it waiting: the others take over its work.
         let told = tokio::task::block_in_place(|| {
-            Python::try_attach(|py| callback.call1(py, (files::Progress::from(progress),)).map(drop))
+            Python::try_attach(|py| callback.call1(py, (transfers::Progress::from(progress),)).map(drop))
         });
         if let Some(Err(error)) = told {
             self.raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);

@@ -1,16 +1,15 @@
 //! What file operations return.
 
 use bytes::Bytes;
+use podbay::RawPath;
 use podbay::files::{
-    self, DeleteOutput, EditOutput, Encoding, GlobOutput, GrepOutput, LineEndings, LsOutput, MkdirOutput, MoveOutput,
-    PartialReason, ReadOutput, StatOutput, WriteOutput,
+    self, DeleteOutput, EditOutput, Encoding, LineEndings, LsOutput, MkdirOutput, MoveOutput, PartialReason,
+    ReadOutput, StatOutput, WriteOutput,
 };
-use podbay::{RawPath, Transferred as Done};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::{iterable, kind, nanoseconds, seconds, shown};
-use crate::failure::exception;
 use crate::text::PathText;
 
 /// A page of a file.
@@ -377,112 +376,6 @@ impl From<LsOutput> for LsResult {
     }
 }
 
-/// A file that a pattern matches.
-#[pyclass(frozen, get_all, module = "podbay")]
-#[derive(Clone)]
-pub struct GlobMatch {
-    /// Its path.
-    path: PathText,
-    /// Its path below the start.
-    relative: PathText,
-    /// A file or a directory; for a link, what it leads to.
-    kind: &'static str,
-    /// It is a link.
-    is_link: bool,
-    /// Bytes.
-    size: u64,
-    /// Last change of the contents: seconds since 1970.
-    modified: f64,
-    /// The same in nanoseconds.
-    modified_ns: i64,
-}
-
-/// The files that a pattern matches.
-#[pyclass(frozen, get_all, module = "podbay")]
-pub struct GlobResult {
-    /// Where the search started.
-    path: PathText,
-    /// The matches, sorted by path.
-    matches: Vec<GlobMatch>,
-    /// Present when that may not be everything.
-    partial: Option<Partial>,
-}
-
-impl From<GlobOutput> for GlobResult {
-    fn from(output: GlobOutput) -> Self {
-        let start = output.path;
-        let matches = output.matches.into_iter().map(|found| GlobMatch {
-            path: PathText(below(&start, &found.path)),
-            relative: PathText(found.path),
-            kind: kind(found.kind),
-            is_link: found.is_link,
-            size: found.size,
-            modified: seconds(found.modified),
-            modified_ns: nanoseconds(found.modified),
-        });
-        Self { matches: matches.collect(), path: PathText(start), partial: output.partial.map(Into::into) }
-    }
-}
-
-fn below(start: &RawPath, path: &RawPath) -> RawPath {
-    let mut whole = start.as_bytes().to_vec();
-    if whole.last() != Some(&b'/') {
-        whole.push(b'/');
-    }
-    whole.extend_from_slice(path.as_bytes());
-    whole.into()
-}
-
-/// A line with the text that was looked for.
-#[pyclass(frozen, get_all, module = "podbay")]
-#[derive(Clone)]
-pub struct GrepMatch {
-    /// The file.
-    path: PathText,
-    /// The line's number; the first is 1.
-    line: u64,
-    /// The line without its end.
-    text: String,
-    /// The line is longer than this.
-    cut: bool,
-}
-
-/// The lines with the text that was looked for.
-#[pyclass(frozen, get_all, module = "podbay")]
-pub struct GrepResult {
-    /// Where the search started.
-    path: PathText,
-    /// The lines, sorted by file and number.
-    matches: Vec<GrepMatch>,
-    /// How many there are.
-    count: u64,
-    /// How many files were searched.
-    searched: u64,
-    /// Present when that may not be everything.
-    partial: Option<Partial>,
-}
-
-impl From<GrepOutput> for GrepResult {
-    fn from(output: GrepOutput) -> Self {
-        let matches = output.files.into_iter().flat_map(|file| {
-            let path = PathText(file.path);
-            file.lines.into_iter().map(move |line| GrepMatch {
-                path: path.clone(),
-                line: line.line,
-                text: line.text,
-                cut: line.cut,
-            })
-        });
-        Self {
-            matches: matches.collect(),
-            path: PathText(output.path),
-            count: output.count,
-            searched: output.searched,
-            partial: output.partial.map(Into::into),
-        }
-    }
-}
-
 /// What was deleted.
 #[pyclass(frozen, get_all, module = "podbay")]
 pub struct DeleteResult {
@@ -539,132 +432,6 @@ impl From<MoveOutput> for MoveResult {
     }
 }
 
-/// What became of one file of an upload.
-#[pyclass(frozen, module = "podbay")]
-pub struct UploadResult {
-    path: RawPath,
-    outcome: podbay::Result<WriteOutput>,
-}
-
-impl UploadResult {
-    /// A file's outcome, under the path that the caller gave.
-    pub fn new(path: RawPath, outcome: podbay::Result<WriteOutput>) -> Self {
-        Self { path, outcome }
-    }
-}
-
-#[pymethods]
-impl UploadResult {
-    /// The path, as it was given.
-    #[getter]
-    fn path(&self) -> PathText {
-        (&self.path).into()
-    }
-
-    /// What was written.
-    #[getter]
-    fn result(&self) -> Option<WriteResult> {
-        self.outcome.as_ref().ok().cloned().map(Into::into)
-    }
-
-    /// Why it couldn't be written.
-    #[getter]
-    fn error(&self, py: Python<'_>) -> Option<Py<PyAny>> {
-        self.outcome.as_ref().err().map(|error| exception(py, error).into_value(py).into_any())
-    }
-}
-
-/// What became of one file of a download.
-#[pyclass(frozen, module = "podbay")]
-pub struct DownloadResult {
-    path: RawPath,
-    outcome: podbay::Result<Bytes>,
-}
-
-impl DownloadResult {
-    /// A file's outcome, under the path that the caller gave.
-    pub fn new(path: RawPath, outcome: podbay::Result<Bytes>) -> Self {
-        Self { path, outcome }
-    }
-}
-
-#[pymethods]
-impl DownloadResult {
-    /// The path, as it was given.
-    #[getter]
-    fn path(&self) -> PathText {
-        (&self.path).into()
-    }
-
-    /// The file's content.
-    #[getter]
-    fn content<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
-        self.outcome.as_ref().ok().map(|content| PyBytes::new(py, content))
-    }
-
-    /// Why it couldn't be fetched.
-    #[getter]
-    fn error(&self, py: Python<'_>) -> Option<Py<PyAny>> {
-        self.outcome.as_ref().err().map(|error| exception(py, error).into_value(py).into_any())
-    }
-}
-
-/// What became of a directory's transfer.
-#[pyclass(frozen, module = "podbay")]
-pub struct Transferred(Done);
-
-impl From<Done> for Transferred {
-    fn from(done: Done) -> Self {
-        Self(done)
-    }
-}
-
-#[pymethods]
-impl Transferred {
-    /// How many files arrived.
-    #[getter]
-    fn files(&self) -> u64 {
-        self.0.files
-    }
-
-    /// What was left out, and why.
-    #[getter]
-    fn skipped(&self) -> Vec<(String, String)> {
-        self.0.skipped.clone()
-    }
-
-    /// What failed, with the exception.
-    #[getter]
-    fn failed(&self, py: Python<'_>) -> Vec<(String, Py<PyAny>)> {
-        let failed = self.0.failed.iter();
-        failed.map(|(path, error)| (path.clone(), exception(py, error).into_value(py).into_any())).collect()
-    }
-}
-
-/// How far a transfer is.
-#[pyclass(frozen, get_all, module = "podbay")]
-pub struct Progress {
-    /// Files that have arrived.
-    files: u64,
-    /// Bytes that were sent or received.
-    bytes: u64,
-    /// Files in all, once that is known.
-    total_files: Option<u64>,
-    /// Bytes in all, once that is known.
-    total_bytes: Option<u64>,
-}
-
-impl From<podbay::Progress> for Progress {
-    fn from(progress: podbay::Progress) -> Self {
-        Self {
-            files: progress.files,
-            bytes: progress.bytes,
-            total_files: progress.total_files,
-            total_bytes: progress.total_bytes,
-        }
-    }
-}
-
 shown! {
     ReadResult: "path", "encoding", "size", "start_line", "end_line", "next_offset";
     WriteResult: "path", "size", "created";
@@ -673,21 +440,11 @@ shown! {
     Entry: "path", "kind", "size";
     StatResult: "path", "kind", "size", "mode", "uid", "gid";
     LsResult: "path", "entries", "partial";
-    GlobMatch: "path", "kind", "size";
-    GlobResult: "path", "matches", "partial";
-    GrepMatch: "path", "line", "text";
-    GrepResult: "path", "matches", "searched", "partial";
     DeleteResult: "path", "kind", "removed";
     MkdirResult: "path", "created";
     MoveResult: "source", "target", "kind", "copied";
-    UploadResult: "path", "result", "error";
-    DownloadResult: "path", "error";
-    Transferred: "files", "skipped", "failed";
-    Progress: "files", "bytes", "total_files", "total_bytes";
 }
 
 iterable! {
     LsResult.entries;
-    GlobResult.matches;
-    GrepResult.matches;
 }

@@ -3,6 +3,8 @@
 pub mod exec;
 pub mod files;
 pub mod providers;
+pub mod search;
+pub mod transfers;
 
 use podbay::files::{Kind, Time};
 use pyo3::prelude::*;

@@ -5,9 +5,9 @@ use podbay::files::{ByteRange, Delete, Download, Edit, Glob, Grep, Ls, Mkdir, Mo
 
 use super::Sandbox;
 use crate::results::files::{
-    DeleteResult, EditResult, GlobResult, GrepResult, LsResult, MkdirResult, MoveResult, ReadResult, StatResult,
-    WriteResult,
+    DeleteResult, EditResult, LsResult, MkdirResult, MoveResult, ReadResult, StatResult, WriteResult,
 };
+use crate::results::search::{GlobResult, GrepResult};
 use crate::text::{Content, FileBytes, RemotePath, Seconds};
 use crate::twins::twins;
 

@@ -8,7 +8,8 @@ use pyo3::prelude::*;
 
 use super::Sandbox;
 use crate::progress::Reporter;
-use crate::results::files::{DownloadResult, Transferred, UploadResult, WriteResult};
+use crate::results::files::WriteResult;
+use crate::results::transfers::{DownloadResult, Transferred, UploadResult};
 use crate::text::{Content, RemotePath};
 use crate::twins::twins;
 
