@@ -24,11 +24,13 @@ from deepagents_code.model_config import resolve_env_var
 
 import podbay
 from podbay.deepagents import PodbaySandbox
+from podbay.leash import Leash
 
 if TYPE_CHECKING:
     from deepagents.backends.protocol import SandboxBackendProtocol
 
 _WORKDIR = "/workspace"
+_leashes: dict[str, Leash] = {}
 
 
 class PodbayProvider(SandboxProvider):
@@ -50,18 +52,31 @@ class PodbayProvider(SandboxProvider):
         """The sandbox of an id, or a new one. `params` are settings, and `timeout` for commands."""
         timeout = params.pop("timeout", 300)
         settings = self._settings(params)
-        if sandbox_id is None:
-            backend = PodbaySandbox(timeout=timeout, **settings)
-            return backend.__enter__()
+        if sandbox_id is not None:
+            try:
+                found = podbay.Provider(**settings).reconnect(sandbox_id)
+            except podbay.SandboxNotFound as missing:
+                raise SandboxNotFoundError(str(missing)) from missing
+            return PodbaySandbox(sandbox=found, timeout=timeout)
+        backend = PodbaySandbox(timeout=timeout, **settings)
+        # dcode ends its server by a signal that leaves it no time to delete anything (local sandboxes see to that).
+        leash = Leash(settings, backend.id) if settings["mode"] != "local" else None
         try:
-            found = podbay.Provider(**settings).reconnect(sandbox_id)
-        except podbay.SandboxNotFound as missing:
-            raise SandboxNotFoundError(str(missing)) from missing
-        return PodbaySandbox(sandbox=found, timeout=timeout)
+            backend.__enter__()
+        except BaseException:
+            if leash is not None:
+                leash.let_go()
+            raise
+        if leash is not None:
+            _leashes[backend.id] = leash
+        return backend
 
     def delete(self, *, sandbox_id: str, **params: Any) -> None:
         """Deletes a sandbox; one that is gone already is as good as deleted."""
         podbay.Provider(**self._settings(params)).delete(sandbox_id)
+        leash = _leashes.pop(sandbox_id, None)
+        if leash is not None:
+            leash.let_go()
 
     def _mode(self) -> str:
         return _set("mode") or "local"
