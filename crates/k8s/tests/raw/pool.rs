@@ -32,6 +32,29 @@ pub(crate) async fn until_available(raw: &Raw, count: usize) -> Result<()> {
     }
 }
 
+/// A client's keeper and a call of `refill` once warmed the same pods: the later of the two found them added already,
+/// failed, and deleted them, by then perhaps somebody's sandboxes.
+#[tokio::test(flavor = "multi_thread")]
+async fn those_who_fill_a_pool_at_once_in_one_client_do_it_once() -> Result<()> {
+    let Some(cluster) = rig::cluster().await? else { return Ok(()) };
+    let namespace = cluster.namespace(rules()).await?;
+    let raw = provider(&namespace, pooled(2))?;
+    for round in 0..3 {
+        try_join_all((0..4).map(|_| raw.refill())).await.with_context(|| format!("round {round}"))?;
+        let status = raw.pool_status().await?;
+        ensure!((status.available, status.total) == (2, 2 + round), "round {round}: {status:?}");
+        // The keeper begins at once to replace what is taken.
+        let made = raw.get_or_create(&wanted(&format!("pb-fill-{round}"))).await?;
+        ensure!(made.sandbox.run("echo mine > file").await?.success());
+    }
+    raw.refill().await?;
+    for round in 0..3 {
+        let found = raw.reconnect(&format!("pb-fill-{round}")).await?;
+        ensure!(found.sandbox.run("cat file").await?.text() == "mine\n", "the sandbox of round {round} was replaced");
+    }
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sandbox_from_the_pool_is_there_at_once() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };

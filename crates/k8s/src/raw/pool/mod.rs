@@ -47,6 +47,8 @@ struct Shared {
     /// It was used.
     taken: Notify,
     lock: Mutex<lock::Seen>,
+    /// Held by whoever fills the pool in this process: the Lease doesn't tell its keeper from a caller of `refill`.
+    filling: tokio::sync::Mutex<()>,
 }
 
 impl Pool {
@@ -60,6 +62,7 @@ impl Pool {
             held: Mutex::default(),
             taken: Notify::new(),
             lock: Mutex::default(),
+            filling: tokio::sync::Mutex::default(),
         };
         Ok(Self { shared: Arc::new(shared), keeper: Mutex::default() })
     }

@@ -49,6 +49,7 @@ pub(super) enum Outcome {
 impl Shared {
     /// Fills the pool, unless another client does.
     pub(super) async fn refill(&self, zeal: Zeal) -> Result<Outcome> {
+        let _alone = self.filling.lock().await;
         let lock = match self.lock(zeal == Zeal::Exact).await? {
             Attempt::Held(lease) => lease,
             Attempt::Busy => return Ok(Outcome::Busy),
@@ -102,7 +103,7 @@ impl Shared {
                 Some(WARM) if fresh && wanted => warm += 1,
                 // A setup script isn't run twice, and how far it came isn't known.
                 Some(WARMING) if fresh && wanted && self.config.setup_script.is_none() => warming.push(pod),
-                Some(WARM) => self.discard(&pod).await?,
+                Some(WARM) => self.discard(&pod, WARM).await?,
                 _ => self.place.delete_pod(&holder_of(&pod)).await?,
             }
         }
@@ -120,10 +121,10 @@ impl Shared {
         is_ready(pod) || age < self.config.startup_timeout
     }
 
-    /// Deletes a pod that waits, unless somebody claims it first.
-    async fn discard(&self, pod: &Pod) -> Result<()> {
+    /// Deletes a pod that is in this state, unless somebody changes that first: a claimed one is a sandbox.
+    async fn discard(&self, pod: &Pod, state: &str) -> Result<()> {
         let patch = [
-            json!({"op": "test", "path": pointer("labels", STATE), "value": WARM}),
+            json!({"op": "test", "path": pointer("labels", STATE), "value": state}),
             json!({"op": "replace", "path": pointer("labels", STATE), "value": "discarded"}),
         ];
         match json_patch(&self.place, pod.metadata.name.as_deref().unwrap_or_default(), &patch).await {
@@ -146,8 +147,9 @@ impl Shared {
     /// Brings podbayd into a pod and runs the setup script there.
     async fn warm(&self, pod: Pod) -> Result<()> {
         let warmed = self.try_warm(pod.clone()).await;
+        // Only while it is being warmed: another may have added it meanwhile, and by now it may be somebody's sandbox.
         if warmed.is_err()
-            && let Err(error) = self.place.delete_pod(&holder_of(&pod)).await
+            && let Err(error) = self.discard(&pod, WARMING).await
         {
             tracing::warn!(%error, "a pod that can't start couldn't be removed");
         }
@@ -171,8 +173,12 @@ impl Shared {
             json!({"op": "replace", "path": pointer("labels", STATE), "value": WARM}),
         ];
         let name = pod.metadata.name.as_deref().unwrap_or_default();
-        json_patch(&self.place, name, &patch).await.map_err(Error::api("add a pod to the pool"))?;
-        Ok(())
+        match json_patch(&self.place, name, &patch).await {
+            Ok(_) => Ok(()),
+            // Another client, which took this one for dead, has added or removed it.
+            Err(error) if is_taken(&error) => Ok(()),
+            Err(error) => Err(Error::api("add a pod to the pool")(error)),
+        }
     }
 
     /// The sandbox that a pod may become. It has no limits until somebody claims it.
