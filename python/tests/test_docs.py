@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["docs/python.md", "python/README.md"]
+PAGES = ["README.md", "docs/python.md", "python/README.md"]
 
 
 def examples():
