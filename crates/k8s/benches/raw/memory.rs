@@ -61,13 +61,13 @@ pub async fn hold(kubeconfig: &Path) {
         held.push(open(held.len()).await);
     }
     let many = resident();
-    println!("resident with {few_held} | {} KiB", few);
-    println!("resident with {} | {many} KiB", held.len());
-    println!("**each** | {:.0} KiB", (many.saturating_sub(few)) as f64 / HELD as f64);
+    println!("resident with {few_held}|{few} KiB");
+    println!("resident with {}|{many} KiB", held.len());
+    println!("**each**|{:.0} KiB", (many.saturating_sub(few)) as f64 / HELD as f64);
     // All of them still work, and at once.
     let results = join_all(held.iter().map(|provided| provided.sandbox.run("true"))).await;
     let working = results.into_iter().filter(|result| result.as_ref().is_ok_and(|output| output.success())).count();
-    println!("of these ran a command, all at once | {working}");
+    println!("of these ran a command, all at once|{working}");
 }
 
 /// In KiB, all of it: what a client holds isn't only its heap.
