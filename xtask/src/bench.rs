@@ -13,6 +13,9 @@ use crate::tools::{self, cargo, root, say};
 /// What is measured beside Podbay.
 const NEEDS: &[Need] = &[Need::program("bubblewrap", "bwrap"), Need::program("ripgrep", "rg")];
 
+/// What follows this line in a page was written by hand, and stays.
+const BY_HAND: &str = "<!-- by hand -->";
+
 #[derive(Args)]
 pub struct Options {
     /// What to measure.
@@ -64,13 +67,15 @@ pub fn run(options: &Options) -> Result<()> {
     anyhow::ensure!(output.status.success(), "the benchmark failed ({})", output.status);
     if options.write {
         let page = root().join("docs").join("benchmarks").join(format!("{name}.md"));
+        let before = std::fs::read_to_string(&page).unwrap_or_default();
+        let notes = before.split_once(BY_HAND).map(|(_, notes)| format!("\n{BY_HAND}{notes}")).unwrap_or_default();
         std::fs::create_dir_all(page.parent().unwrap_or(&page))?;
         let text = format!(
             "# Measured: {name}\n\nMade by `cargo xtask bench {name} --write`, all rows in one run on one machine{}. Other machines give other \
              figures; compare rows, not runs.\n{tables}",
             machine()
         );
-        std::fs::write(&page, text.trim_end().to_owned() + "\n")?;
+        std::fs::write(&page, format!("{}\n{notes}", text.trim_end()))?;
         say(&format!("wrote {}", page.display()));
     }
     Ok(())
