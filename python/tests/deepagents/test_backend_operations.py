@@ -173,6 +173,8 @@ def test_grep_counts_all_files_together(backend, root):
 def test_transfers_keep_order_and_bytes(backend, root):
     contents = [bytes(range(256)) * n for n in range(20)] + [b"z" * (10 << 20)]
     files = [(f"{root}/up/{n}", content) for n, content in enumerate(contents)]
+    # All are under way at once, so the directory has to be one before.
+    assert backend.write(f"{root}/before", "").error is None
     sent = backend.upload_files([*files[:3], ("relative", b""), (root, b"dir"), *files[3:]])
     assert [response.path for response in sent][3:5] == ["relative", root]
     assert [response.error for response in sent] == [*[None] * 3, "invalid_path", "is_directory", *[None] * 18]
