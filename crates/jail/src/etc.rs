@@ -9,17 +9,19 @@ use crate::jail::{INSIDE_GID, INSIDE_UID, INSIDE_USER, Jail, Network, WORKSPACE}
 use crate::source::Sources;
 
 /// What is taken of the host's /etc. Of `ssl` and `pki` only what is public: their other parts hold keys.
-pub(crate) const TAKEN: [&str; 23] = [
+pub(crate) const TAKEN: [&str; 25] = [
     "alternatives",
     "ca-certificates",
     "ca-certificates.conf",
     "crypto-policies",
+    "debian_version",
     "ld.so.cache",
     "ld.so.conf",
     "ld.so.conf.d",
     "locale.alias",
     "locale.conf",
     "localtime",
+    "lsb-release",
     "mime.types",
     "os-release",
     "pki/ca-trust",

@@ -16,6 +16,7 @@ use crate::harness::{Case, World, left_behind, make, named, run, until};
 pub(crate) const CASES: &[Case] = &[
     ("/workspace and the artefact places mean the sandbox's own", places),
     ("commands reach nothing outside", outside),
+    ("pip learns which distribution it is on", distribution),
     ("modes and times change inside and nowhere else", metadata),
     ("a command can end another's processes, but not podbayd", signals),
     ("commands can't forge what was recorded of them", records),
@@ -32,6 +33,17 @@ async fn python(sandbox: &Sandbox, program: &str) -> String {
     let output = sandbox.run(Command::argv(["python3", "-c", program])).await.unwrap();
     assert!(output.success(), "{:?}: {}", output.exit(), output.text());
     output.text().into_owned()
+}
+
+/// pip gives up, and with it `python3 -m venv`, where this file is there and can't be read.
+fn distribution(world: &World) {
+    let Ok(known) = fs::read_to_string("/etc/debian_version") else { return };
+    run(async {
+        let local = world.local();
+        let made = make(&local, &Wanted::default()).await;
+        assert_eq!(made.sandbox.run("cat /etc/debian_version").await.unwrap().text(), known);
+        assert!(local.delete(&made.id).await.unwrap());
+    });
 }
 
 fn places(world: &World) {
