@@ -1,6 +1,8 @@
 //! pods/exec: needs no router, and works with every container runtime.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -36,13 +38,15 @@ pub struct ExecChannel {
     client: kube::Client,
     container: Container,
     start: bootstrap::Start,
+    /// Whether it was ever opened.
+    opened: Arc<AtomicBool>,
 }
 
 impl ExecChannel {
     /// A channel to a container, in which commands start in `workdir`.
     pub fn new(client: kube::Client, container: Container, workdir: impl Into<String>) -> Self {
         let start = bootstrap::Start { workdir: workdir.into(), limits: None };
-        Self { client, container, start }
+        Self { client, container, start, opened: Arc::default() }
     }
 
     /// The same container by another way to the cluster.
@@ -118,7 +122,14 @@ impl Channel for ExecChannel {
     fn open(&self) -> Opening<'_> {
         Box::pin(async {
             match self.connect().await {
-                Ok(stream) => Ok(Box::new(stream) as Box<dyn ByteStream>),
+                Ok(stream) => {
+                    self.opened.store(true, Ordering::Relaxed);
+                    Ok(Box::new(stream) as Box<dyn ByteStream>)
+                }
+                // An API server that has just been started doesn't know its roles yet, and refuses what it allowed before.
+                Err(error @ Error::PermissionDenied { .. }) if self.opened.load(Ordering::Relaxed) => {
+                    Err(io::Error::other(error))
+                }
                 // As a client's error it is final: the session doesn't try again.
                 Err(error) if error.is_final() => Err(io::Error::other(podbay_client::Error::from(error))),
                 Err(error) => Err(io::Error::other(error)),
