@@ -8,7 +8,7 @@ use pyo3::types::PyDict;
 use tokio::sync::OnceCell;
 
 use crate::failure::Failure;
-use crate::place::{Arguments, Place};
+use crate::place::{self, Arguments, Place};
 use crate::provider::{Provider, query};
 use crate::results::providers::Page;
 use crate::sandbox::{Inner, Sandbox};
@@ -73,13 +73,7 @@ impl Manager {
         config: Option<Bound<'py, PyAny>>,
         settings: Option<Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
-        let named = vec![
-            ("policy.allow_prefixes", allow_prefixes),
-            ("policy.deny_prefixes", deny_prefixes),
-            ("policy.deny_commands", deny_commands),
-            ("policy.virtual_mode", virtual_mode),
-            ("policy.root", root_dir),
-        ];
+        let named = place::rules(allow_prefixes, deny_prefixes, deny_commands, virtual_mode, root_dir);
         let place = match provider {
             None => Place::new(Arguments { mode, config, audit_log, strict_audit, named, settings })?,
             Some(provider) => {

@@ -24,13 +24,33 @@ pub struct Place {
     provider: OnceCell<Arc<dyn Provider>>,
 }
 
+/// Settings that have an argument of their own: the setting's key, and what was given.
+pub type Named<'py> = Vec<(&'static str, Option<Bound<'py, PyAny>>)>;
+
+/// The rules, which sandboxes, providers and managers all take.
+pub fn rules<'py>(
+    allow_prefixes: Option<Bound<'py, PyAny>>,
+    deny_prefixes: Option<Bound<'py, PyAny>>,
+    deny_commands: Option<Bound<'py, PyAny>>,
+    virtual_mode: Option<Bound<'py, PyAny>>,
+    root_dir: Option<Bound<'py, PyAny>>,
+) -> Named<'py> {
+    vec![
+        ("policy.allow_prefixes", allow_prefixes),
+        ("policy.deny_prefixes", deny_prefixes),
+        ("policy.deny_commands", deny_commands),
+        ("policy.virtual_mode", virtual_mode),
+        ("policy.root", root_dir),
+    ]
+}
+
 /// What every object that has sandboxes is made with.
 pub struct Arguments<'py> {
     pub mode: Option<String>,
     pub config: Option<Bound<'py, PyAny>>,
     pub audit_log: Option<Bound<'py, PyAny>>,
     pub strict_audit: Option<Bound<'py, PyAny>>,
-    pub named: Vec<(&'static str, Option<Bound<'py, PyAny>>)>,
+    pub named: Named<'py>,
     pub settings: Option<Bound<'py, PyDict>>,
 }
 

@@ -66,13 +66,7 @@ impl Provider {
         config: Option<Bound<'py, PyAny>>,
         settings: Option<Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
-        let named = vec![
-            ("policy.allow_prefixes", allow_prefixes),
-            ("policy.deny_prefixes", deny_prefixes),
-            ("policy.deny_commands", deny_commands),
-            ("policy.virtual_mode", virtual_mode),
-            ("policy.root", root_dir),
-        ];
+        let named = place::rules(allow_prefixes, deny_prefixes, deny_commands, virtual_mode, root_dir);
         Ok(Self { inner: Place::new(Arguments { mode, config, audit_log, strict_audit, named, settings })? })
     }
 

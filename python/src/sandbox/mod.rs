@@ -183,15 +183,8 @@ impl Sandbox {
         config: Option<Bound<'py, PyAny>>,
         settings: Option<Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
-        let named = vec![
-            ("ttl", ttl),
-            ("idle_ttl", idle_ttl),
-            ("policy.allow_prefixes", allow_prefixes),
-            ("policy.deny_prefixes", deny_prefixes),
-            ("policy.deny_commands", deny_commands),
-            ("policy.virtual_mode", virtual_mode),
-            ("policy.root", root_dir),
-        ];
+        let mut named = place::rules(allow_prefixes, deny_prefixes, deny_commands, virtual_mode, root_dir);
+        named.extend([("ttl", ttl), ("idle_ttl", idle_ttl)]);
         let place = Place::new(Arguments { mode, config, audit_log, strict_audit, named, settings })?;
         // A pod can't be tied to a process far away from it; its lifetimes end it.
         let leashed = leashed.unwrap_or(id.is_none() && thread.is_none() && place.mode() == "local");
