@@ -1,19 +1,20 @@
-//! `podbayd connect`: bridges its standard input and output to the running daemon, starting it when there is none.
+//! `podbayd connect`: brings its standard input and output to the running daemon, starting it when there is none.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use podbay_proto::session::GREETING;
-use rustix::fs::FlockOperation;
+use rustix::fs::{FileType, FlockOperation};
 
+use crate::serve::entrance::HANDOVER;
 use crate::serve::{LOCK, SOCKET};
-use crate::sys;
+use crate::{descriptors, sys};
 
 /// Held while a daemon is being started, so that of ten callers one starts it and nine wait.
 const START_LOCK: &str = "start.lock";
@@ -38,7 +39,7 @@ pub struct Start {
     pub ends_container: bool,
 }
 
-/// Connects and copies until either side is done.
+/// Connects, and stays until either side is done.
 ///
 /// # Errors
 /// When no daemon can be reached or started.
@@ -46,7 +47,21 @@ pub fn run(state: &Path, options: &Start) -> io::Result<()> {
     let socket = connect_or_start(state, options)?;
     println!("{GREETING}");
     io::stdout().flush()?;
-    bridge(&socket)
+    let pipes = is_pipe(io::stdin()) && is_pipe(io::stdout());
+    if pipes { hand_over(&socket) } else { bridge(&socket) }
+}
+
+fn is_pipe(end: impl AsFd) -> bool {
+    rustix::fs::fstat(end).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo)
+}
+
+/// Lets the daemon serve on our input and output itself, until it is done with them.
+fn hand_over(socket: &UnixStream) -> io::Result<()> {
+    descriptors::send(socket, HANDOVER, &[io::stdin().as_fd(), io::stdout().as_fd()])?;
+    // Ours no longer: who waits for the end of the output mustn't wait for us.
+    rustix::stdio::dup2_stdin(socket)?;
+    rustix::stdio::dup2_stdout(socket)?;
+    (&mut &*socket).read(&mut [0]).map(drop)
 }
 
 fn connect_or_start(state: &Path, options: &Start) -> io::Result<UnixStream> {
@@ -118,7 +133,7 @@ fn start(state: &Path, options: &Start) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies both ways. Each direction has a thread: there are no more than two, and nothing to schedule.
+/// Copies both ways, where the two aren't pipes. Each direction has a thread: there are no more than two, and nothing to schedule.
 fn bridge(socket: &UnixStream) -> io::Result<()> {
     let up = socket.try_clone()?;
     std::thread::spawn(move || {

@@ -1,12 +1,14 @@
 //! podbayd: the small static daemon in every sandbox that does the work.
 //!
-//! [`serve`] answers operations on byte streams, [`connect`] bridges a pair of descriptors to the running daemon,
+//! [`serve`] answers operations on byte streams, [`connect`] brings a pair of descriptors to the running daemon,
 //! [`shim`] looks after one command, [`supervise`] after one local sandbox.
 
 pub mod complaint;
 pub mod connect;
+mod descriptors;
 pub mod exec;
 pub mod serve;
+pub mod settle;
 pub mod shim;
 pub mod supervise;
 pub mod sys;

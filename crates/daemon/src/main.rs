@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use podbayd::complaint::complain;
-use podbayd::{connect, exec, serve, supervise, sys};
+use podbayd::{connect, exec, serve, settle, supervise, sys};
 
 const HELP: &str = "\
 podbayd does the work in a Podbay sandbox. People use the `podbay` command; this one is started by it.
@@ -20,7 +20,7 @@ podbayd does the work in a Podbay sandbox. People use the `podbay` command; this
   podbayd supervise --dir DIR
       Looks after a local sandbox: DIR/spec.json says which.
   podbayd connect --state DIR [--workdir DIR] [--ttl SECONDS] [--idle-ttl SECONDS] [--ends-container]
-      Bridges standard input and output to the running daemon, and starts it when there is none.
+      Brings standard input and output to the running daemon, and starts it when there is none.
   podbayd --version
 ";
 
@@ -48,6 +48,10 @@ struct Arguments {
     cell: Option<String>,
     allow_anyone: bool,
     ends_container: bool,
+    from: Option<PathBuf>,
+    to: Option<PathBuf>,
+    lock: Option<PathBuf>,
+    bytes: Option<u64>,
 }
 
 impl Arguments {
@@ -71,6 +75,10 @@ impl Arguments {
             match flag.as_str() {
                 "--state" => arguments.state = Some(value.into()),
                 "--workdir" => arguments.workdir = Some(value.into()),
+                "--from" => arguments.from = Some(value.into()),
+                "--to" => arguments.to = Some(value.into()),
+                "--lock" => arguments.lock = Some(value.into()),
+                "--bytes" => arguments.bytes = text(value)?.parse().ok(),
                 "--dir" => arguments.dir = Some(value.into()),
                 "--cell" => arguments.cell = Some(text(value)?),
                 "--ttl" => arguments.ttl = Some(Duration::from_secs(seconds(&flag, text(value)?)?)),
@@ -114,6 +122,19 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
             let dir = arguments.dir.ok_or("--dir DIR is needed: the sandbox's directory")?;
             supervise::run(&dir).map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string())
         }
+        // Not for people: the bootstrap runs it once in a container, and reads what it prints.
+        "settle" => match (&arguments.from, arguments.bytes, &arguments.to, &arguments.lock) {
+            (Some(from), Some(bytes), Some(to), Some(lock)) => {
+                Ok(settle::run(&settle::Arrival { from, bytes, to, lock }).map_or_else(
+                    |why| {
+                        println!("podbay: fail {why}");
+                        ExitCode::from(3)
+                    },
+                    |()| ExitCode::SUCCESS,
+                ))
+            }
+            _ => Err("settle needs --from, --bytes, --to and --lock".to_owned()),
+        },
         // Not for people: a daemon whose zygote was killed starts another, with the socket as standard input.
         "zygote" => {
             let socket = inherited(0)?;

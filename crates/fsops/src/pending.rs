@@ -34,7 +34,7 @@ impl Files {
         let view = self.view(&request.scope)?;
         let way = Way { follow: !request.create_only, parents: request.parents };
         let place = view.allowed(&request.path, way, Access::Change)?;
-        let target = Target::new(place, request.create_only, request.mode)?;
+        let target = Target::new(place, request.create_only, request.mode, request.length)?;
         Ok(PendingWrite { files: self.clone(), target, length: request.length, written: 0 })
     }
 }
@@ -107,8 +107,8 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Prepares to write at a place.
-    pub(crate) fn new(place: Place, create_only: bool, mode: Option<u32>) -> Result<Self> {
+    /// Prepares to write at a place, so many bytes where that is known.
+    pub(crate) fn new(place: Place, create_only: bool, mode: Option<u32>, length: Option<u64>) -> Result<Self> {
         let name = place.name()?.to_vec();
         if mode.is_some_and(|mode| mode > 0o7777) {
             let message = "a mode has at most the bits 07777";
@@ -126,12 +126,12 @@ impl Target {
             Err(error) => return Err(place.fault(error)),
         };
         let waiting = match &old {
-            None => Waiting::Beside(Temporary::in_dir(&place.dir, 0o666).map_err(|error| place.fault(error))?),
+            None => Waiting::Beside(Temporary::in_dir(&place.dir, 0o666, length).map_err(|error| place.fault(error))?),
             Some(stat) => {
                 expect_file(&place, stat)?;
                 // Renaming asks only the directory, but a file that its user made read-only is meant to stay.
                 writable(&place, &name).map_err(|error| place.fault(error))?;
-                beside(&place, stat).map_err(|error| place.fault(error))?
+                beside(&place, stat, length).map_err(|error| place.fault(error))?
             }
         };
         Ok(Self { place, create_only, mode, waiting })
@@ -207,13 +207,13 @@ fn writable(place: &Place, name: &[u8]) -> rustix::io::Result<()> {
 }
 
 /// Where the bytes that replace the file `old` wait.
-fn beside(place: &Place, old: &Stat) -> rustix::io::Result<Waiting> {
+fn beside(place: &Place, old: &Stat, length: Option<u64>) -> rustix::io::Result<Waiting> {
     let dir = rustix::fs::fstat(&place.dir)?;
     // A mount point can't be renamed over.
     if dir.st_dev != old.st_dev {
         return Ok(Waiting::Elsewhere(spool()?));
     }
-    match Temporary::in_dir(&place.dir, 0o600) {
+    match Temporary::in_dir(&place.dir, 0o600, length) {
         Ok(temporary) => Ok(Waiting::Beside(temporary)),
         Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Ok(Waiting::Elsewhere(spool()?)),
         Err(error) => Err(error),
@@ -267,7 +267,7 @@ mod tests {
         let view = files.view(&podbay_proto::files::Scope::default()).unwrap();
         let place = view.allowed(&"f".into(), Way { follow: true, parents: true }, Access::Change).unwrap();
         let identity = Identity::from(&place.stat().unwrap());
-        let mut target = Target::new(place, false, None).unwrap();
+        let mut target = Target::new(place, false, None, None).unwrap();
         target.write(b"new").unwrap();
         (dir, target, identity)
     }

@@ -51,7 +51,7 @@ impl Files {
         let path = place.shown.clone();
         let mut in_place = false;
         if let Some(content) = &edited.content {
-            let mut target = Target::new(place, false, None)?;
+            let mut target = Target::new(place, false, None, Some(content.len() as u64))?;
             target.write(content)?;
             in_place = target.commit(Some(Identity::from(&stat)))?.in_place;
         }

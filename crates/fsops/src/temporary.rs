@@ -14,6 +14,10 @@ const SUFFIX: &[u8] = b".tmp";
 /// How many hexadecimal digits stand between.
 const DIGITS: usize = 16;
 
+/// What is written at one stroke is soon done, so that it may have a name meanwhile: a file that never had one costs the
+/// file system more, and has to be given one before it can replace another.
+const BRIEF: u64 = 64 << 10;
+
 /// Whether a name is that of one of our temporary files, which listings leave out.
 pub(crate) fn is_temporary(name: &[u8]) -> bool {
     name.strip_prefix(PREFIX)
@@ -42,11 +46,14 @@ pub(crate) struct Temporary {
 }
 
 impl Temporary {
-    /// Begins a file in `dir`.
-    pub(crate) fn in_dir(dir: impl AsFd, mode: u32) -> rustix::io::Result<Self> {
+    /// Begins a file in `dir`, for so many bytes where that is known.
+    pub(crate) fn in_dir(dir: impl AsFd, mode: u32, length: Option<u64>) -> rustix::io::Result<Self> {
         let mode = Mode::from_raw_mode(mode);
         // Kept by itself, for the directory of a place is only a path to the kernel and can't be kept open otherwise.
         let dir = dir.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
+        if length.is_some_and(|length| length <= BRIEF) {
+            return Self::named(dir, mode);
+        }
         match rustix::fs::openat(&dir, c".", OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
             Ok(file) => return Ok(Self { dir, file: file.into(), name: None }),
             // Not every file system has them.
@@ -158,7 +165,7 @@ mod tests {
     fn both(dir: &std::path::Path) -> [Temporary; 2] {
         let open = || rustix::fs::open(dir, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
         let named = Temporary::named(open(), Mode::RUSR | Mode::WUSR).unwrap();
-        [Temporary::in_dir(open(), 0o600).unwrap(), named]
+        [Temporary::in_dir(open(), 0o600, None).unwrap(), named]
     }
 
     #[test]

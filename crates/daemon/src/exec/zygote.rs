@@ -4,25 +4,22 @@
 //! zygote is forked off before podbayd has threads. It knows nothing: each byte on its socket brings three descriptors, and the
 //! fork reads the rest from the last of them.
 
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Command, Stdio};
 
 use podbay_jail::{Bars, Cell};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
+use crate::descriptors;
 use crate::sys::{self, Fork, Reaped};
 
 /// The number of the bars' descriptor: the socket has 3.
 const BARS: i32 = 4;
 
 /// Directory, listening socket, first connection.
-const DESCRIPTORS: usize = 3;
+const DESCRIPTORS: usize = descriptors::MOST;
 
 /// The way to the zygote.
 pub struct Zygote {
@@ -79,15 +76,7 @@ impl Zygote {
     /// # Errors
     /// When the zygote is gone.
     pub async fn fork_shim(&self, fds: [BorrowedFd<'_>; DESCRIPTORS]) -> io::Result<()> {
-        self.socket
-            .async_io(Interest::WRITABLE, || {
-                let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
-                let mut control = SendAncillaryBuffer::new(&mut space);
-                control.push(SendAncillaryMessage::ScmRights(&fds));
-                rustix::net::sendmsg(&self.socket, &[IoSlice::new(b"!")], &mut control, SendFlags::NOSIGNAL)?;
-                Ok(())
-            })
-            .await
+        self.socket.async_io(Interest::WRITABLE, || descriptors::send(&self.socket, b'!', &fds)).await
     }
 }
 
@@ -140,19 +129,6 @@ pub fn main(socket: OwnedFd, bars: Option<Bars>) -> i32 {
 }
 
 fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<[OwnedFd; DESCRIPTORS]>> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0];
-    let message =
-        rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
-    if message.bytes == 0 {
-        return Ok(None);
-    }
-    let mut fds = Vec::with_capacity(DESCRIPTORS);
-    for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(received) = message {
-            fds.extend(received);
-        }
-    }
+    let Some((_, fds)) = descriptors::receive(socket)? else { return Ok(None) };
     fds.try_into().map(Some).map_err(|_| io::Error::other("a message to the zygote came without its descriptors"))
 }

@@ -10,7 +10,7 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use podbay_proto::session::BULK;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{Daemon, routes};
 
@@ -23,20 +23,16 @@ const BULK_WINDOW: u32 = 16 << 20;
 /// The connection as a whole never is the bound: many streams wait for their commands.
 const CONNECTION_WINDOW: u32 = 1 << 30;
 
-/// Serves one connection until it ends. Where `trusted`, no token is asked for.
+/// Serves one connection, whose first byte was read already, until it ends. Where `trusted`, no token is asked for.
 ///
 /// # Errors
 /// When it breaks.
-pub async fn serve<S>(daemon: Arc<Daemon>, mut stream: S, trusted: bool) -> io::Result<()>
+pub async fn serve<S>(daemon: Arc<Daemon>, first: u8, stream: S, trusted: bool) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let mut first = [0];
-    if stream.read(&mut first).await? == 0 {
-        return Ok(());
-    }
-    let bulk = first[0] == BULK;
-    let stream = Prefixed { first: (!bulk).then_some(first[0]), stream };
+    let bulk = first == BULK;
+    let stream = Prefixed { first: (!bulk).then_some(first), stream };
     let service = service_fn(move |request| routes::serve(daemon.clone(), request, trusted));
     http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())

@@ -2,6 +2,7 @@
 
 mod activity;
 mod connection;
+pub(crate) mod entrance;
 mod execs;
 mod files;
 mod lifetime;
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 use podbay_proto::RawPath;
 use rustix::fs::FlockOperation;
+use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -204,7 +206,7 @@ fn unix_listener(inherited: Option<OwnedFd>) -> io::Result<UnixListener> {
 async fn accept_unix(daemon: Arc<Daemon>, listener: UnixListener) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => drop(tokio::spawn(connection::serve(daemon.clone(), stream, true))),
+            Ok((stream, _)) => drop(tokio::spawn(entrance::serve(daemon.clone(), stream))),
             Err(_) => pause().await,
         }
     }
@@ -215,9 +217,13 @@ async fn accept_tcp(daemon: Arc<Daemon>, listener: TcpListener) {
     let trusted = !daemon.token.is_set();
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((mut stream, _)) => {
                 let _ = stream.set_nodelay(true);
-                drop(tokio::spawn(connection::serve(daemon.clone(), stream, trusted)));
+                let daemon = daemon.clone();
+                tokio::spawn(async move {
+                    let first = stream.read_u8().await?;
+                    connection::serve(daemon, first, stream, trusted).await
+                });
             }
             Err(_) => pause().await,
         }

@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;
 
 use crate::Files;
-use crate::identity::{Identity, kind_of, mode, same_file};
+use crate::identity::{Identity, kind_of, mode, same_file, size};
 use crate::pending::Target;
 use crate::place::Place;
 use crate::temporary::rename_new;
@@ -84,7 +84,7 @@ impl Files {
             Kind::File => {
                 let mut source = File::from(from.open(OFlags::RDONLY | OFlags::NONBLOCK)?);
                 let stat = rustix::fs::fstat(&source).map_err(|error| from.fault(error))?;
-                let mut target = Target::new(to, create_only, Some(mode(&stat)))?;
+                let mut target = Target::new(to, create_only, Some(mode(&stat)), Some(size(&stat)))?;
                 io::copy(&mut source, &mut Sink(&mut target)).map_err(|error| from.fault(error))?;
                 // What was written to the old name meanwhile would be lost.
                 if Identity::from(&from.stat()?) != Identity::from(&stat) {

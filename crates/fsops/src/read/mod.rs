@@ -49,7 +49,8 @@ impl Files {
             let content = part(file, start, length).map_err(|error| place.fault(error))?;
             return Ok((output, content));
         }
-        let mut head = Vec::new();
+        // One more than there is, so that the end is seen without another buffer.
+        let mut head = Vec::with_capacity(output.size.min(SNIFFED as u64) as usize + 1);
         (&mut file).take(SNIFFED as u64).read_to_end(&mut head).map_err(|error| place.fault(error))?;
         // Files of the kernel have no size and yet a content, so what counts is what can be read.
         if head.is_empty() {

@@ -1,6 +1,7 @@
 # Finds podbayd in this container, or takes it from standard input, and becomes it. $1 is the working directory; what
 # follows is for a podbayd that has to be started.
-# Needs a shell, head, chmod, mkdir and mv; uses wc, rm, id, uname and sleep where they exist.
+# Needs a shell, head, chmod, mkdir and mv; uses rm, id, uname and sleep where they exist. Every program that is run here
+# makes whoever waits for the sandbox wait a millisecond longer.
 workdir=$1
 shift
 umask 077
@@ -10,44 +11,44 @@ connect() {
   shift 2
   exec "$program" connect --state "$state" --workdir "$workdir" "$@"
 }
+IFS='
+'
+set -f
+# Becomes one that is there already.
+look() {
+  for dir in $dirs; do
+    case $dir in /tmp/*) [ -O "$dir" ] || continue ;; esac
+    [ -x "$dir/podbayd" ] || continue
+    [ -z "$locked" ] || unlock
+    connect "$dir/podbayd" "$dir" "$@"
+  done
+}
+locked=
+dirs=/run/podbay
+look "$@"
 user=$(id -u 2>/dev/null) || user=x
 dirs="/run/podbay
 /tmp/.podbay-$user
 ${HOME:+$HOME/.podbay}
 $workdir/.podbay"
-IFS='
-'
-set -f
-# One that is there already.
-for dir in $dirs; do
-  case $dir in /tmp/*) [ -O "$dir" ] || continue ;; esac
-  [ -x "$dir/podbayd" ] && connect "$dir/podbayd" "$dir" "$@"
-done
+look "$@"
 tools=
 for tool in head chmod mkdir mv; do command -v "$tool" >/dev/null 2>&1 || tools="$tools $tool"; done
 [ -z "$tools" ] || fail "tools$tools"
-# The first directory where a program really runs: a test for -w and -x says nothing about noexec.
-# BusyBox calls its own shell just `sh`.
-for shell in "$(command -v sh)" /bin/sh /usr/bin/sh /busybox/sh; do
-  case $shell in /*) [ -x "$shell" ] && break ;; esac
-done
-found=
-for dir in $dirs; do
-  mkdir -p "$dir" 2>/dev/null || continue
-  case $dir in /tmp/*) [ -O "$dir" ] || continue ;; esac
-  probe=$dir/.probe.$$
-  { printf '#!%s\nexit 0\n' "$shell" >"$probe"; } 2>/dev/null || continue
-  chmod 700 "$probe" 2>/dev/null && "$probe" 2>/dev/null && found=$dir
-  rm -f "$probe" 2>/dev/null
-  [ -n "$found" ] && break
-done
-[ -n "$found" ] || fail "directory"
-image=$(command -v podbayd 2>/dev/null) && connect "$image" "$found" "$@"
+usable() {
+  [ -d "$1" ] || mkdir -p "$1" 2>/dev/null || return 1
+  case $1 in /tmp/*) [ -O "$1" ] || return 1 ;; esac
+  [ -w "$1" ]
+}
+first=
+for dir in $dirs; do usable "$dir" && first=$dir && break; done
+[ -n "$first" ] || fail "directory"
+command -v podbayd >/dev/null 2>&1 && connect podbayd "$first" "$@"
 # Of several callers one takes the bytes; the others wait for it as long as it lives.
-lock=$found/.sending
-unlock() { rm -rf "$lock" 2>/dev/null || mv "$lock" "$found/.sent.$$" 2>/dev/null; }
+lock=$first/.sending
+unlock() { rm -rf "$lock" 2>/dev/null || mv "$lock" "$first/.sent.$$" 2>/dev/null; }
 until mkdir "$lock" 2>/dev/null; do
-  [ -x "$found/podbayd" ] && connect "$found/podbayd" "$found" "$@"
+  look "$@"
   sleep 0.05 2>/dev/null || sleep 1
   owner=
   { read -r owner <"$lock/owner"; } 2>/dev/null
@@ -59,20 +60,41 @@ until mkdir "$lock" 2>/dev/null; do
   [ -n "$owner" ] && kill -0 "$owner" 2>/dev/null || unlock
 done
 echo $$ >"$lock/owner"
-if [ -x "$found/podbayd" ]; then unlock; connect "$found/podbayd" "$found" "$@"; fi
+locked=yes
+look "$@"
 trap 'unlock; exit 1' HUP INT TERM PIPE
 arch=$(uname -m 2>/dev/null) || arch=unknown
 echo "podbay: need $arch"
 read -r count || { unlock; fail "input"; }
-new=$found/.podbayd.$$
-head -c "$count" >"$new" || { rm -f "$new"; unlock; fail "write $found"; }
-if command -v wc >/dev/null 2>&1; then
-  got=$(wc -c <"$new")
-  # Some print blanks before the number.
-  [ "$((got))" = "$count" ] || { rm -f "$new"; unlock; fail "count $((got)) $count"; }
-fi
-chmod 700 "$new" || { unlock; fail "write $found"; }
-"$new" --version >/dev/null || { rm -f "$new"; unlock; fail "run $arch"; }
-mv -f "$new" "$found/podbayd" || { unlock; fail "write $found"; }
+new=$first/.podbayd.$$
+head -c "$count" >"$new" || { rm -f "$new"; unlock; fail "write $first"; }
+# It stays in the first directory where it really runs: a test for -w and -x says nothing about noexec.
+for dir in $dirs; do
+  if [ "$dir" != "$first" ]; then
+    usable "$dir" && mv -f "$new" "$dir/.podbayd.$$" 2>/dev/null || continue
+  fi
+  new=$dir/.podbayd.$$
+  # Counts its bytes, takes its name and removes the lock; 3 when it can't, and has said why.
+  chmod 700 "$new" && "$new" settle --from "$new" --bytes "$count" --to "$dir/podbayd" --lock "$lock"
+  case $? in
+    0) connect "$dir/podbayd" "$dir" "$@" ;;
+    3) rm -f "$new"; unlock; exit 1 ;;
+  esac
+done
+# The directories' fault, or the program's? BusyBox calls its own shell just `sh`.
+for shell in "$(command -v sh)" /bin/sh /usr/bin/sh /busybox/sh; do
+  case $shell in /*) [ -x "$shell" ] && break ;; esac
+done
+for dir in $dirs; do
+  usable "$dir" || continue
+  { printf '#!%s\nexit 0\n' "$shell" >"$dir/.probe"; } 2>/dev/null || continue
+  if chmod 700 "$dir/.probe" && "$dir/.probe" 2>/dev/null; then
+    rm -f "$new" "$dir/.probe"
+    unlock
+    fail "run $arch"
+  fi
+  rm -f "$dir/.probe"
+done
+rm -f "$new"
 unlock
-connect "$found/podbayd" "$found" "$@"
+fail "directory"

@@ -1,0 +1,58 @@
+//! `podbayd settle`: the last step of podbayd's way into a container. That it runs at all shows that programs run where it
+//! lies; it does what would take three programs of the container otherwise.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// What a program that has just arrived is to do.
+#[derive(Debug)]
+pub struct Arrival<'a> {
+    /// Where it lies.
+    pub from: &'a Path,
+    /// How many bytes were sent.
+    pub bytes: u64,
+    /// What it is to be called.
+    pub to: &'a Path,
+    /// What keeps others waiting meanwhile.
+    pub lock: &'a Path,
+}
+
+/// Checks that all of it has arrived, gives it its name and lets others go on.
+///
+/// # Errors
+/// In the words that the client understands.
+pub fn run(arrival: &Arrival<'_>) -> Result<(), String> {
+    let below = arrival.to.parent().unwrap_or(arrival.to);
+    let write = |error: io::Error| format!("write {}: {error}", below.display());
+    let came = fs::metadata(arrival.from).map_err(write)?.len();
+    if came != arrival.bytes {
+        return Err(format!("count {came} {}", arrival.bytes));
+    }
+    fs::rename(arrival.from, arrival.to).map_err(write)?;
+    // Who waits for it looks for the program as well.
+    let _ = fs::remove_dir_all(arrival.lock);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_arrived_whole_takes_its_name_and_what_did_not_leaves_the_old_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let (from, to, lock) = (path("new"), path("podbayd"), path("lock"));
+        let arrive = |bytes| {
+            fs::write(&from, "12345").unwrap();
+            fs::create_dir_all(&lock).unwrap();
+            run(&Arrival { from: &from, bytes, to: &to, lock: &lock })
+        };
+        assert_eq!(arrive(6), Err("count 5 6".into()));
+        assert!(!to.exists() && lock.exists());
+        assert_eq!(arrive(5), Ok(()));
+        assert_eq!(fs::read(&to).unwrap(), b"12345");
+        assert!(!from.exists() && !lock.exists());
+    }
+}
