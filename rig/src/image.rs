@@ -5,7 +5,7 @@ mod layer;
 mod stock;
 
 pub use layer::{File, Layer};
-pub use stock::{BUSYBOX, DEBIAN, NONROOT, PYTHON_RUNTIME, SANDBOXD};
+pub use stock::{BUSYBOX, DEBIAN, NONROOT, PYTHON_RUNTIME, SANDBOXD, stock_runtime};
 
 pub(crate) use archive::Archive;
 pub(crate) use stock::{agent_sandbox, base, debian, pause_and_busybox};

@@ -40,7 +40,7 @@ pub use addon::AddOn;
 pub use availability::{Decision, Reason, available, decision};
 pub use cache::Cache;
 pub use cluster::{Cluster, DEFAULT_NAME, Status};
-pub use image::{BUSYBOX, DEBIAN, File, Image, Layer, NONROOT, PYTHON_RUNTIME, SANDBOXD};
+pub use image::{BUSYBOX, DEBIAN, File, Image, Layer, NONROOT, PYTHON_RUNTIME, SANDBOXD, stock_runtime};
 pub use toolchain::KUBERNETES;
 
 #[cfg(feature = "test-client")]

@@ -29,11 +29,15 @@ pub fn fork() -> io::Result<Fork> {
     }
 }
 
+/// Looks once: the processes that fork often are forks of one that has looked, and none of them makes threads.
 fn assert_single_threaded() {
-    // Where /proc isn't mounted nothing can be counted; podbayd forks only where it is single-threaded by construction.
-    if let Ok(tasks) = std::fs::read_dir("/proc/self/task") {
-        assert!(tasks.count() <= 1, "podbayd forked with more than one thread");
-    }
+    static LOOKED: std::sync::Once = std::sync::Once::new();
+    LOOKED.call_once(|| {
+        // Where /proc isn't mounted nothing can be counted.
+        if let Ok(tasks) = std::fs::read_dir("/proc/self/task") {
+            assert!(tasks.count() <= 1, "podbayd forked with more than one thread");
+        }
+    });
 }
 
 /// What happened to a child.
@@ -108,24 +112,35 @@ pub fn child_signals() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// What [`survive_failed_writes`] ignores.
+pub const FAILED_WRITES: [i32; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
+
 /// Makes writing to a pipe that nobody reads, or to a file that has reached its limit, an error instead of this process's
 /// end. For pipes Rust's runtime does so at a program's start, and the jail undoes it.
 pub fn survive_failed_writes() {
-    // SAFETY: ignoring a signal takes plain numbers.
-    unsafe {
-        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
-        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    for signal in FAILED_WRITES {
+        // SAFETY: ignoring a signal takes plain numbers.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
 }
 
-/// Gives a new program the signals it expects: none blocked, none ignored. For `pre_exec`: it only makes system calls.
+/// Ignores no signal any more that whoever started this process ignored.
+pub fn heed_signals() {
+    for signal in 1..=libc::SIGRTMAX() {
+        // SAFETY: the default for a signal takes plain numbers.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+}
+
+/// Gives a new program the signals it expects: none blocked, and none ignored where [`heed_signals`] came first. For
+/// `pre_exec`: it only makes system calls, and few.
 pub fn reset_signals() {
     // SAFETY: an all-zero set is valid; the calls take it or plain numbers, and are allowed between fork and exec.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut set);
         libc::sigprocmask(libc::SIG_SETMASK, &set, std::ptr::null_mut());
-        for signal in 1..=libc::SIGRTMAX() {
+        for signal in FAILED_WRITES {
             libc::signal(signal, libc::SIG_DFL);
         }
     }

@@ -75,17 +75,18 @@ pub(crate) fn base() -> Vec<Image> {
     ]
 }
 
+/// The stock Python runtime of agent-sandbox, [`PYTHON_RUNTIME`]: HTTP on port 8888.
+pub fn stock_runtime() -> Result<Image> {
+    let server = ["python3", "-m", "uvicorn", "main:app", "--host", "0.0.0.0", "--port", "8888"];
+    let image = Image::new(PYTHON_RUNTIME).layer(debian()).layer(python_runtime()?);
+    Ok(image.user("1000").directory("/app").command(server))
+}
+
 /// The images of the agent-sandbox add-on.
 pub(crate) fn agent_sandbox() -> Result<Vec<Image>> {
-    let server = ["python3", "-m", "uvicorn", "main:app", "--host", "0.0.0.0", "--port", "8888"];
     let workspace = Layer::files("workspace", [File::directory("/workspace").owner(1000)]);
     let mut images = vec![
-        Image::new(PYTHON_RUNTIME)
-            .layer(debian())
-            .layer(python_runtime()?)
-            .user("1000")
-            .directory("/app")
-            .command(server),
+        stock_runtime()?,
         Image::new(SANDBOXD)
             .layer(debian())
             .layer(workspace)

@@ -9,11 +9,12 @@ use serde::{Deserialize, Serialize};
 /// The socket's name in the command's directory.
 pub const SOCKET: &str = "ctl";
 
-/// The file that says what was started, written right after the start.
-pub const STARTED: &str = "started";
-
 /// The file that says how it ended. Where it is missing and nobody holds the directory's lock, the outcome is unknown.
 pub const ENDED: &str = "ended";
+
+/// What that file is called until then. It says what is being run, and has the space for the rest: one file for both, because
+/// making and removing files is most of what a short command costs.
+pub const BEGUN: &str = ".ended";
 
 /// The script of a command that is too long for an argument.
 pub const SCRIPT: &str = "script";

@@ -184,7 +184,7 @@ impl Execs {
                     input_bytes: 0,
                     processes: Vec::new(),
                 };
-                let mut info = read(control::STARTED).unwrap_or(unknown);
+                let mut info = read(control::BEGUN).unwrap_or(unknown);
                 info.state = State::Lost;
                 info.output_bytes = self.log(id)?.end();
                 info

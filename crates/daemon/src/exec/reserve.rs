@@ -34,9 +34,12 @@ pub fn fill(state: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Lays in the space of a file in the current directory, which is a command's. Tells whether it could.
-pub fn lay_in(name: &str) -> bool {
-    let attempt = || -> io::Result<()> { File::create(name)?.write_all(&[0; ONE]) };
+/// Lays in the space of a file in the current directory, which is a command's; until it is written it has this content, with
+/// blanks behind it. Tells whether it could.
+pub fn lay_in(name: &str, content: &[u8]) -> bool {
+    let mut padded = content.to_vec();
+    padded.resize(content.len().max(ONE), b' ');
+    let attempt = || -> io::Result<()> { File::create(name)?.write_all(&padded) };
     match attempt() {
         // Somebody else may be faster than we at using what was just given back.
         Err(error) if is_full(&error) => (0..4).any(|_| release().is_ok() && attempt().is_ok()),

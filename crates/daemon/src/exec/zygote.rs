@@ -84,6 +84,10 @@ impl Zygote {
 pub fn main(socket: OwnedFd, bars: Option<Bars>) -> i32 {
     // It and the shims run podbayd's own program anew after a restart, which makes them readable again.
     sys::hide_memory();
+    sys::heed_signals();
+    // Nobody looks at the core dumps of a sandbox's commands, and they would fill its disk.
+    let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
     sys::survive_failed_writes();
     // Shims inherit everything, so nothing may be open that podbayd had open.
     let Ok(away) = rustix::io::fcntl_dupfd_cloexec(&socket, BARS + 1) else { return 1 };

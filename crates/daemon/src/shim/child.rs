@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::process::{self, Stdio};
+use std::process;
 use std::sync::Arc;
 
 use podbay_jail::{Bars, Errands};
@@ -15,7 +15,11 @@ use rustix::process::{Resource, Rlimit};
 
 use crate::exec::control;
 use crate::shim::confinement::{self, Confinement};
+use crate::shim::launch;
 use crate::sys;
+
+/// What runs a line of text.
+const SHELL: &str = "/bin/sh";
 
 /// The kernel takes no argument longer than this, its final NUL included.
 const MAX_ARGUMENT: usize = 128 << 10;
@@ -41,26 +45,18 @@ pub struct Child {
 pub fn spawn(start: &control::Start, confinement: Option<&Confinement>, bars: Option<Bars>) -> Result<Child> {
     let mut command = command_line(start)?;
     let (stdout, stdout_theirs) = pipe()?;
-    let stderr = if start.command.merge {
-        let same = stdout_theirs
-            .try_clone()
-            .map_err(|error| Error::new(ErrorCode::SpawnFailed, error.to_string()).with_errno(error.raw_os_error()))?;
-        command.stderr(Stdio::from(same));
-        None
+    let (stderr, stderr_theirs) = if start.command.merge {
+        (None, stdout_theirs.try_clone().map_err(|error| failed(&error))?)
     } else {
         let (stderr, theirs) = pipe()?;
-        command.stderr(Stdio::from(theirs));
-        Some(stderr)
+        (Some(stderr), theirs)
     };
-    command.stdout(Stdio::from(stdout_theirs));
-    let stdin = if start.command.stdin {
+    let (stdin, stdin_theirs) = if start.command.stdin {
         let (theirs, ours) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(no_pipe)?;
         rustix::io::ioctl_fionbio(&ours, true).map_err(no_pipe)?;
-        command.stdin(Stdio::from(theirs));
-        Some(ours)
+        (Some(ours), theirs)
     } else {
-        command.stdin(Stdio::null());
-        None
+        (None, std::fs::File::open("/dev/null").map_err(|error| failed(&error))?.into())
     };
     // podbayd's own, not the sandbox's.
     command.env_remove("PODBAY_TOKEN");
@@ -77,32 +73,46 @@ pub fn spawn(start: &control::Start, confinement: Option<&Confinement>, bars: Op
     }
     let limits = start.command.limits.clone();
     let doors = confinement.map(Confinement::doors).transpose()?.unwrap_or_default();
-    let bars = bars.map(Arc::new);
-    let (asked, asking) = match bars.as_ref().filter(|bars| bars.asks()) {
-        Some(_) => UnixStream::pair().map(|(asked, asking)| (Some(asked), Some(asking))),
-        None => Ok((None, None)),
-    }
-    .map_err(|error| Error::new(ErrorCode::SpawnFailed, error.to_string()).with_errno(error.raw_os_error()))?;
-    let theirs = bars.clone();
-    sys::before_exec(&mut command, move || {
-        confinement::enter(&doors)?;
-        prepare(&limits)?;
-        theirs.as_ref().map_or(Ok(()), |bars| bars.enter(asking.as_ref().map(AsFd::as_fd)))
-    });
-    let child = command.spawn().map_err(|error| spawn_error(start, &error))?;
-    let errands = match (bars, asked) {
-        // Without it, modes and times can't be changed; everything else works.
-        (Some(bars), Some(asked)) => bars.errands(asked.as_fd()).unwrap_or_default(),
-        _ => None,
+    let free = doors.is_empty() && bars.is_none() && limits.file_size.is_none();
+    let (pid, errands) = if free && command.get_program() == SHELL {
+        let stdio = [&stdin_theirs, &stdout_theirs, &stderr_theirs].map(AsFd::as_fd);
+        (launch::launch(&command, stdio).map_err(|error| spawn_error(start, &error))?, None)
+    } else {
+        command.stdin(stdin_theirs).stdout(stdout_theirs).stderr(stderr_theirs);
+        let bars = bars.map(Arc::new);
+        let (asked, asking) = match bars.as_ref().filter(|bars| bars.asks()) {
+            Some(_) => UnixStream::pair().map(|(asked, asking)| (Some(asked), Some(asking))),
+            None => Ok((None, None)),
+        }
+        .map_err(|error| failed(&error))?;
+        let theirs = bars.clone();
+        sys::before_exec(&mut command, move || {
+            confinement::enter(&doors)?;
+            prepare(&limits)?;
+            theirs.as_ref().map_or(Ok(()), |bars| bars.enter(asking.as_ref().map(AsFd::as_fd)))
+        });
+        let child = command.spawn().map_err(|error| spawn_error(start, &error))?;
+        let errands = match (bars, asked) {
+            // Without it, modes and times can't be changed; everything else works.
+            (Some(bars), Some(asked)) => bars.errands(asked.as_fd()).unwrap_or_default(),
+            _ => None,
+        };
+        (child.id() as i32, errands)
     };
-    Ok(Child { pid: child.id() as i32, stdin, stdout, stderr, errands })
+    // When memory runs out, a command goes before podbayd. Where /proc isn't there, the kernel decides as it likes.
+    let _ = std::fs::write(format!("/proc/{pid}/oom_score_adj"), "1000");
+    Ok(Child { pid, stdin, stdout, stderr, errands })
+}
+
+fn failed(error: &io::Error) -> Error {
+    Error::new(ErrorCode::SpawnFailed, error.to_string()).with_errno(error.raw_os_error())
 }
 
 fn command_line(start: &control::Start) -> Result<process::Command> {
     match &start.command.program {
         Program::Shell(line) if line.as_bytes().contains(&0) => Err(nul()),
         Program::Shell(line) => {
-            let mut command = process::Command::new("/bin/sh");
+            let mut command = process::Command::new(SHELL);
             if line.as_bytes().len() < MAX_ARGUMENT {
                 command.arg("-c").arg(os(line));
             } else {
@@ -158,15 +168,6 @@ fn no_pipe(error: rustix::io::Errno) -> Error {
 fn prepare(limits: &Limits) -> io::Result<()> {
     sys::reset_signals();
     rustix::process::setsid()?;
-    // When memory runs out, a command goes before podbayd. Where /proc isn't there, the kernel decides as it likes.
-    if let Ok(file) = rustix::fs::open(
-        c"/proc/self/oom_score_adj",
-        rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::CLOEXEC,
-        rustix::fs::Mode::empty(),
-    ) {
-        let _ = rustix::io::write(&file, b"1000");
-    }
-    set_limit(Resource::Core, 0)?;
     if let Some(bytes) = limits.file_size {
         set_limit(Resource::Fsize, bytes)?;
     }

@@ -8,6 +8,7 @@ mod child;
 mod confinement;
 mod connection;
 mod input;
+mod launch;
 mod tree;
 
 use std::io;
@@ -115,7 +116,7 @@ impl Shim {
             children,
             start,
         };
-        if !reserve::lay_in(&temporary(control::ENDED)) {
+        if !reserve::lay_in(control::BEGUN, &shim.json(&shim.account(State::Running))) {
             complain(format_args!("command {}: the disk is full, and its outcome may get lost", shim.start.id));
         }
         let spawned = Confinement::make(&shim.start.id, &shim.start.command.limits).and_then(|confinement| {
@@ -129,7 +130,6 @@ impl Shim {
                 shim.has_children = true;
                 shim.outputs = [Some(stdout), stderr];
                 shim.input = Input::new(stdin);
-                shim.write_file(control::STARTED, &shim.account(State::Running));
             }
             Err(error) => shim.settle(State::Failed(error))?,
         }
@@ -410,7 +410,7 @@ impl Shim {
 
     fn settle(&mut self, state: State) -> io::Result<()> {
         let info = self.info(state);
-        self.write_file(control::ENDED, &info);
+        self.write_outcome(&info);
         self.end = Some(record::encode_end(&info).map_err(io::Error::other)?);
         for connection in &mut self.connections {
             if let Role::Following { until, .. } = &mut connection.role {
@@ -449,31 +449,27 @@ impl Shim {
         }
     }
 
-    /// Writes a file of the directory so that it is there whole or not at all.
-    fn write_file(&self, name: &str, info: &Info) {
-        let temporary = temporary(name);
+    /// Writes down how it ended, so that it is there whole or not at all.
+    fn write_outcome(&self, info: &Info) {
+        let written = reserve::write(control::BEGUN, &self.json(info));
+        if let Err(error) = written.and_then(|()| std::fs::rename(control::BEGUN, control::ENDED)) {
+            complain(format_args!("command {}: its outcome can't be written: {error}", self.start.id));
+        }
+    }
+
+    fn json(&self, info: &Info) -> Vec<u8> {
         // Who reads it finds nothing alive any more, and without them its space is bounded.
         let kept = Info { processes: Vec::new(), ..info.clone() };
-        let written = serde_json::to_vec(&kept).map_err(io::Error::from);
-        let written = written.and_then(|json| reserve::write(&temporary, &json));
-        if let Err(error) = written.and_then(|()| std::fs::rename(&temporary, name)) {
-            complain(format_args!("command {}: '{name}' can't be written: {error}", self.start.id));
-            let _ = std::fs::remove_file(&temporary);
-        } else if name == control::ENDED {
-            // It says all that the other said, and thousands of both would be a lot.
-            let _ = std::fs::remove_file(control::STARTED);
-        }
+        serde_json::to_vec(&kept).unwrap_or_else(|error| {
+            complain(format_args!("command {}: what is known of it can't be written: {error}", self.start.id));
+            Vec::new()
+        })
     }
 
     fn pump(&mut self) {
         let (log, end) = (self.log.log(), self.end.as_deref());
         self.connections.retain_mut(|connection| connection.pump(log, end).is_ok());
     }
-}
-
-/// A file's name until it is whole.
-fn temporary(name: &str) -> String {
-    format!(".{name}")
 }
 
 fn read_start(first: &mut UnixStream) -> io::Result<(control::Start, Bytes)> {

@@ -1,7 +1,7 @@
 //! Raw mode on the rig, and beside each figure what there is without Podbay: one API exec per operation, `kubectl exec`,
 //! `kubectl cp` and a bare WebSocket, all in one run.
 //!
-//! Names of parts as arguments (`operations`, `life`, `transfers`, `memory`) measure only these.
+//! Names of parts as arguments (`operations`, `life`, `transfers`, `many`, `memory`) measure only these.
 #![allow(clippy::unwrap_used, missing_docs, reason = "this is a benchmark")]
 
 mod life;
@@ -13,6 +13,7 @@ mod operations;
 #[allow(dead_code, reason = "only the account's rules are wanted here")]
 mod pods;
 mod rivals;
+mod stock;
 mod transfers;
 
 use std::path::{Path, PathBuf};
@@ -70,6 +71,9 @@ async fn main() {
     if let Ok(kubeconfig) = std::env::var(memory::KUBECONFIG) {
         return memory::hold(Path::new(&kubeconfig)).await;
     }
+    if let Ok(address) = std::env::var(stock::ADDRESS) {
+        return stock::ask(&address).await;
+    }
     // Cargo adds an argument of its own.
     let parts: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let wanted = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
@@ -82,6 +86,9 @@ async fn main() {
     }
     if wanted("transfers") {
         transfers::measure(&bench).await;
+    }
+    if wanted("many") {
+        transfers::measure_many(&bench).await;
     }
     if wanted("memory") {
         memory::measure(&bench).await;

@@ -10,6 +10,7 @@ use podbay_client::provider::Provider;
 
 use crate::measure::{Samples, Table};
 use crate::rivals::Rivals;
+use crate::stock::{EACH, Stock};
 use crate::{Bench, config, made};
 
 /// What a package without anything in the pod runs there to read a file.
@@ -23,8 +24,9 @@ pub async fn measure(bench: &Bench) {
     prepare(sandbox).await;
     let way = round_trip(&rivals).await;
     commands(sandbox, &rivals, &way).await;
+    // Before the files: ext4 searches long for a free inode where many were deleted in the last minutes.
+    sixteen(bench, sandbox, &rivals).await;
     files(sandbox, &rivals, &way).await;
-    sixteen(sandbox, &rivals).await;
     raw.delete(&provided.id).await.unwrap();
 }
 
@@ -100,8 +102,11 @@ async fn files(sandbox: &Sandbox, rivals: &Rivals<'_>, way: &Samples) {
         assert_eq!(sandbox.grep(&request).await.unwrap().count, 0);
     };
     row("grep", Samples::of(1000, grep).await);
-    let write = |_| async { drop(sandbox.write(&Write::new("written"), vec![b'x'; 4000]).await.unwrap()) };
-    row("write", Samples::of(1000, write).await);
+    let write = |name: String| async move {
+        drop(sandbox.write(&Write::new(format!("written/{name}")), vec![b'x'; 4000]).await.unwrap());
+    };
+    row("write", Samples::of(1000, |round| write(round.to_string())).await);
+    row("write over a file", Samples::of(1000, |_| write("0".into())).await);
     let turn = Cell::new(false);
     let edit = |_| async {
         // Back and forth, so that every edit changes the file.
@@ -119,10 +124,10 @@ async fn files(sandbox: &Sandbox, rivals: &Rivals<'_>, way: &Samples) {
     }
 }
 
-async fn sixteen(sandbox: &Sandbox, rivals: &Rivals<'_>) {
+async fn sixteen(bench: &Bench, sandbox: &Sandbox, rivals: &Rivals<'_>) {
     let table = Table::figures("Commands, sixteen at a time");
-    let per_second =
-        |count: usize, time: Duration| format!("{:.0} per second (n = {count})", count as f64 / time.as_secs_f64());
+    let rate = |count: usize, time: Duration| count as f64 / time.as_secs_f64();
+    let per_second = |rate: f64, count: usize| format!("{rate:.0} per second (n = {count})");
     let begun = Instant::now();
     join_all((0..16).map(|_| async {
         for _ in 0..6 {
@@ -130,21 +135,26 @@ async fn sixteen(sandbox: &Sandbox, rivals: &Rivals<'_>) {
         }
     }))
     .await;
-    table.figure("one API exec of `true` each", per_second(96, begun.elapsed()));
+    table.figure("one API exec of `true` each", per_second(rate(96, begun.elapsed()), 96));
+    let stock = Stock::start(bench).await;
+    let rival = stock.rate(bench);
+    stock.end().await;
+    table.figure("the stock HTTP runtime at its pod IP, connections kept open", per_second(rival, 16 * EACH));
+    let mut ours = 0.0;
     // The first commands of a pod wait for its processor quota; these don't count.
-    for counts in [false, true] {
+    for _ in 0..2 {
         let begun = Instant::now();
         let tasks = (0..16).map(|_| {
             let sandbox = sandbox.clone();
             tokio::spawn(async move {
-                for _ in 0..100 {
+                for _ in 0..EACH {
                     assert!(sandbox.run("true").await.unwrap().success());
                 }
             })
         });
         join_all(tasks).await.into_iter().for_each(|task| task.unwrap());
-        if counts {
-            table.figure("**podbay: `true`**", per_second(1600, begun.elapsed()));
-        }
+        ours = rate(16 * EACH, begun.elapsed());
     }
+    table.figure("**podbay: `true`**", per_second(ours, 16 * EACH));
+    table.figure("podbay / the stock HTTP runtime", format!("{:.2}", ours / rival));
 }

@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use podbay_client::files::{Download, Read, Write};
 use podbay_client::provider::Provider;
 use podbay_client::{Meter, Sandbox};
@@ -23,9 +24,16 @@ pub async fn measure(bench: &Bench) {
     let local = bench.dir.path().join("local");
     fill(&local, SIZE);
     one_file(sandbox, &rivals, &local, &bench.dir.path().join("back")).await;
-    let table = Table::figures("Beside and in between");
+    let table = Table::figures("Small ones in between");
     reads_during_upload(sandbox, &table, &bench.dir.path().join("large")).await;
-    many_files(sandbox, &rivals, &table, bench.dir.path()).await;
+    raw.delete(&provided.id).await.unwrap();
+}
+
+pub async fn measure_many(bench: &Bench) {
+    let raw = bench.raw(config(rig::DEBIAN)).await;
+    let provided = made(&raw).await;
+    let rivals = Rivals::of(bench, &provided.id).await;
+    many_files(&provided.sandbox, &rivals, bench.dir.path()).await;
     raw.delete(&provided.id).await.unwrap();
 }
 
@@ -100,19 +108,22 @@ async fn reads_during_upload(sandbox: &Sandbox, table: &Table, large: &Path) {
     );
 }
 
-async fn many_files(sandbox: &Sandbox, rivals: &Rivals<'_>, table: &Table, dir: &Path) {
+async fn many_files(sandbox: &Sandbox, rivals: &Rivals<'_>, dir: &Path) {
     let many = dir.join("many");
     std::fs::create_dir(&many).unwrap();
     (0..10_000).for_each(|number| std::fs::write(many.join(number.to_string()), [b'x'; 1024]).unwrap());
-    let (from, to) = (many.to_str().unwrap().to_owned(), format!("{}:/workspace/copied", rivals.pod));
-    let copied = Samples::of_blocking(3, || rivals.kubectl(&["cp", &from, &to]));
-    table.figure("`kubectl cp` of 10,000 files of 1 KiB (one archive)", show(copied.p50()));
-    let files: Vec<_> = (0..10_000)
-        .map(|number| (Write::new(format!("many/{number}")), bytes::Bytes::from(vec![b'x'; 1024])))
-        .collect();
-    let written = Samples::of(3, |_| async {
-        assert!(sandbox.write_all(files.clone()).await.iter().all(Result::is_ok));
-    })
-    .await;
-    table.figure("**podbay: 10,000 files of 1 KiB up**", show(written.p50()));
+    let from = many.to_str().unwrap().to_owned();
+    let table = Table::times("10,000 files of 1 KiB up");
+    let mut copies = 0..;
+    let copied = Samples::of_blocking(3, || {
+        let to = format!("{}:/workspace/copied-{}", rivals.pod, copies.next().unwrap());
+        rivals.kubectl(&["cp", &from, &to]);
+    });
+    table.row("`kubectl cp` (one archive)", &copied);
+    let send = |dir: String| async move {
+        let files = (0..10_000).map(|number| (Write::new(format!("{dir}/{number}")), Bytes::from(vec![b'x'; 1024])));
+        assert!(sandbox.write_all(files.collect()).await.iter().all(Result::is_ok));
+    };
+    table.row("**podbay**", &Samples::of(3, |round| send(format!("sent-{round}"))).await);
+    table.row("podbay, each in place of a file that is there", &Samples::of(3, |_| send("sent-0".into())).await);
 }

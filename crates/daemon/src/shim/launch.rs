@@ -1,0 +1,165 @@
+//! Starting a program without a copy of this process: a fork copies the page tables, and then both sides pay for each page
+//! that they touch.
+#![allow(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
+use std::ptr;
+
+/// Starts a program, which must be named by its path, in a session of its own, with these as standard input, output and
+/// error, no signal blocked and none ignored that this process ignores. Gives its process id.
+///
+/// # Errors
+/// When it can't be started, the working directory included.
+pub fn launch(command: &Command, stdio: [BorrowedFd<'_>; 3]) -> io::Result<i32> {
+    let program = c_string(command.get_program())?;
+    let mut words = vec![program.clone()];
+    for word in command.get_args() {
+        words.push(c_string(word)?);
+    }
+    let environment = environment(command)?;
+    let cwd = command.get_current_dir().map(|dir| c_string(dir.as_os_str())).transpose()?;
+    let (words, environment) = (pointers(&words), pointers(&environment));
+
+    let attributes = Attributes::new()?;
+    let mut actions = Actions::new()?;
+    for (fd, number) in stdio.iter().zip(0..) {
+        // SAFETY: the list was initialised, and the numbers are of open descriptors.
+        check(unsafe { libc::posix_spawn_file_actions_adddup2(&mut actions.0, fd.as_raw_fd(), number) })?;
+    }
+    if let Some(cwd) = &cwd {
+        // SAFETY: the list was initialised and copies the path.
+        check(unsafe { libc::posix_spawn_file_actions_addchdir_np(&mut actions.0, cwd.as_ptr()) })?;
+    }
+    let mut pid = 0;
+    // SAFETY: all pointers are to values that live until the call returns; both arrays end with a null pointer.
+    check(unsafe {
+        libc::posix_spawn(
+            &mut pid,
+            program.as_ptr(),
+            &actions.0,
+            &attributes.0,
+            words.as_ptr().cast(),
+            environment.as_ptr().cast(),
+        )
+    })?;
+    Ok(pid)
+}
+
+/// This process's environment with the command's changes.
+fn environment(command: &Command) -> io::Result<Vec<CString>> {
+    let mut all: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => drop(all.insert(name.to_owned(), value.to_owned())),
+            None => drop(all.remove(name)),
+        }
+    }
+    all.iter()
+        .map(|(name, value)| c_string(&[name, OsStr::new("="), value].into_iter().collect::<OsString>()))
+        .collect()
+}
+
+fn c_string(text: &OsStr) -> io::Result<CString> {
+    CString::new(text.as_bytes()).map_err(io::Error::from)
+}
+
+fn pointers(texts: &[CString]) -> Vec<*const libc::c_char> {
+    texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(result)) }
+}
+
+struct Actions(libc::posix_spawn_file_actions_t);
+
+impl Actions {
+    fn new() -> io::Result<Self> {
+        let mut actions = MaybeUninit::uninit();
+        // SAFETY: the call initialises what it is given.
+        check(unsafe { libc::posix_spawn_file_actions_init(actions.as_mut_ptr()) })?;
+        // SAFETY: it succeeded.
+        Ok(Self(unsafe { actions.assume_init() }))
+    }
+}
+
+impl Drop for Actions {
+    fn drop(&mut self) {
+        // SAFETY: it was initialised, and nobody uses it any more.
+        unsafe { libc::posix_spawn_file_actions_destroy(&mut self.0) };
+    }
+}
+
+struct Attributes(libc::posix_spawnattr_t);
+
+impl Attributes {
+    fn new() -> io::Result<Self> {
+        let mut attributes = MaybeUninit::uninit();
+        // SAFETY: the call initialises what it is given.
+        check(unsafe { libc::posix_spawnattr_init(attributes.as_mut_ptr()) })?;
+        // SAFETY: it succeeded.
+        let mut attributes = Self(unsafe { attributes.assume_init() });
+        // SAFETY: all-zero sets are valid values, and the calls write to live local variables or read them.
+        unsafe {
+            let mut none: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&mut none);
+            let mut ignored = none;
+            for signal in crate::sys::FAILED_WRITES {
+                libc::sigaddset(&mut ignored, signal);
+            }
+            check(libc::posix_spawnattr_setsigmask(&mut attributes.0, &none))?;
+            check(libc::posix_spawnattr_setsigdefault(&mut attributes.0, &ignored))?;
+            let signals = (libc::POSIX_SPAWN_SETSIGMASK | libc::POSIX_SPAWN_SETSIGDEF) as libc::c_short;
+            check(libc::posix_spawnattr_setflags(&mut attributes.0, signals | libc::POSIX_SPAWN_SETSID))?;
+        }
+        Ok(attributes)
+    }
+}
+
+impl Drop for Attributes {
+    fn drop(&mut self) {
+        // SAFETY: it was initialised, and nobody uses it any more.
+        unsafe { libc::posix_spawnattr_destroy(&mut self.0) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::io::Read;
+    use std::os::fd::AsFd;
+
+    fn said(command: &Command) -> io::Result<String> {
+        let null = File::open("/dev/null")?;
+        let (mut output, theirs) = io::pipe()?;
+        let pid = launch(command, [null.as_fd(), theirs.as_fd(), theirs.as_fd()])?;
+        drop(theirs);
+        let mut text = String::new();
+        output.read_to_string(&mut text)?;
+        let pid = rustix::process::Pid::from_raw(pid);
+        rustix::process::waitpid(pid, rustix::process::WaitOptions::empty())?;
+        Ok(text)
+    }
+
+    #[test]
+    fn a_program_gets_its_words_its_environment_its_directory_and_a_session() {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "echo \"$1 $NEW ${HOME-no home}\"; pwd; read -r _ _ _ _ _ session _ </proc/self/stat; [ $session = $$ ] && echo own", "sh", "word"]);
+        command.env("NEW", "value").env_remove("HOME").current_dir("/usr");
+        assert_eq!(said(&command).unwrap(), "word value no home\n/usr\nown\n");
+    }
+
+    #[test]
+    fn what_cannot_be_started_is_an_error() {
+        let missing = |error: io::Error| error.kind() == io::ErrorKind::NotFound;
+        assert!(said(&Command::new("/no/such/program")).is_err_and(missing));
+        assert!(said(Command::new("/bin/sh").current_dir("/no/such/directory")).is_err_and(missing));
+    }
+}
