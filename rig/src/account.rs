@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use serde_json::json;
 
 use crate::cluster::Cluster;
 use crate::pki::{self, Pki};
@@ -12,7 +13,8 @@ use crate::process::output;
 
 impl Cluster {
     /// Makes a namespace and an account with the roles of a manifest file, and gives its kubeconfig. The file has one or
-    /// more objects of kind `Role`, without a namespace. Everything goes away with the namespace.
+    /// more objects of kind `Role`, without a namespace, or `ClusterRole`. Everything goes away with the namespace, but for
+    /// the cluster's roles.
     pub fn account(&self, roles: &Path) -> Result<String> {
         // Names need not be secret, only different.
         let namespace = format!("test-{:08x}", RandomState::new().build_hasher().finish() & 0xffff_ffff);
@@ -30,10 +32,10 @@ impl Cluster {
             .with_context(|| format!("cannot apply {}", roles.display()))?;
         self.run(&[&within, "create", "serviceaccount", "test"])?;
         for object in applied.lines() {
-            let role = object.strip_prefix("role.rbac.authorization.k8s.io/");
-            let role = role.with_context(|| format!("{} has {object}, which is no Role", roles.display()))?;
-            let (role, subject) = (format!("--role={role}"), format!("--serviceaccount={namespace}:test"));
-            self.run(&[&within, "create", "rolebinding", role.trim_start_matches("--role="), &role, &subject])?;
+            let role = object.split_once(".rbac.authorization.k8s.io/");
+            let role = role.filter(|(kind, _)| ["role", "clusterrole"].contains(kind));
+            let (kind, role) = role.with_context(|| format!("{} has {object}, which is no Role", roles.display()))?;
+            self.bind(kind, role, namespace)?;
         }
         let token = self.run(&[&within, "create", "token", "test", "--duration=24h"])?;
         // The first pods are refused until a controller made this one.
@@ -41,6 +43,24 @@ impl Cluster {
         ensure!(!token.trim().is_empty(), "the API server gave no token");
         let authority = Pki::at(self.directory().join("pki")).authority()?;
         Ok(pki::kubeconfig(&self.server(), &authority, token.trim(), Some(namespace)))
+    }
+
+    /// Gives a role to the account. The namespace owns the binding, wherever that is.
+    fn bind(&self, kind: &str, role: &str, namespace: &str) -> Result<()> {
+        let kind = if kind == "role" { "Role" } else { "ClusterRole" };
+        let uid = self.run(&["get", "namespace", namespace, "--output=jsonpath={.metadata.uid}"])?;
+        let owner = json!({"apiVersion": "v1", "kind": "Namespace", "name": namespace, "uid": uid});
+        let mut metadata = json!({"name": format!("{namespace}-{role}")});
+        match kind {
+            "Role" => metadata["namespace"] = namespace.into(),
+            _ => metadata["ownerReferences"] = json!([owner]),
+        }
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{kind}Binding"), "metadata": metadata,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": "test", "namespace": namespace}],
+        });
+        self.apply(&binding.to_string())
     }
 
     fn run(&self, arguments: &[&str]) -> Result<String> {

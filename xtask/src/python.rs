@@ -90,9 +90,14 @@ pub fn test(cluster: Option<&Cluster>) -> Result<()> {
     // From the tests' directory, so that nothing imports the source tree in place of the wheel.
     pytest.current_dir(&tests).env("PODBAY_LONG", "1").env_remove("PODBAY_RIG");
     if let Some(cluster) = cluster {
-        let kubeconfig = root().join("target/python-kubeconfig");
-        std::fs::write(&kubeconfig, cluster.account(&tests.join("roles.yaml"))?)?;
-        pytest.env("PODBAY_RIG", "1").env("KUBECONFIG", kubeconfig);
+        let account = |name: &str, roles: &str| -> Result<PathBuf> {
+            let kubeconfig = root().join("target").join(name);
+            std::fs::write(&kubeconfig, cluster.account(&tests.join(roles))?)?;
+            Ok(kubeconfig)
+        };
+        pytest.env("PODBAY_RIG", "1").env("KUBECONFIG", account("python-kubeconfig", "roles.yaml")?);
+        // Only what needs rights in all namespaces has them.
+        pytest.env("WIDE_KUBECONFIG", account("python-wide-kubeconfig", "roles-everywhere.yaml")?);
     }
     run(&mut pytest)?;
     run(environment.program("python").arg("tests/deepagents/matrix.py").arg(&wheel))

@@ -109,12 +109,13 @@ metadata:
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {}
 metadata:
-  name: podbay-sandboxes
+  name: {}
 {}  labels:
     app.kubernetes.io/managed-by: podbay
 rules:
 ",
             self.kind(),
+            self.role_name(),
             self.role_namespace(),
         );
         for right in self.features.rights() {
@@ -131,6 +132,14 @@ rules:
         text
     }
 
+    /// What belongs to the whole cluster mustn't be taken for that of another namespace's sandboxes.
+    fn role_name(&self) -> String {
+        match self.features.namespace_per_sandbox {
+            true => format!("podbay-sandboxes-{}", self.namespace),
+            false => "podbay-sandboxes".into(),
+        }
+    }
+
     fn role_namespace(&self) -> String {
         match self.features.namespace_per_sandbox {
             true => String::new(),
@@ -144,19 +153,20 @@ rules:
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {kind}Binding
 metadata:
-  name: podbay-sandboxes
+  name: {name}
 {namespace}  labels:
     app.kubernetes.io/managed-by: podbay
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: {kind}
-  name: podbay-sandboxes
+  name: {name}
 subjects:
   - kind: ServiceAccount
     name: {account}
     namespace: {home}
 ",
             kind = self.kind(),
+            name = self.role_name(),
             namespace = self.role_namespace(),
             account = self.account,
         )
@@ -260,5 +270,9 @@ mod tests {
         let features = Features { namespace_per_sandbox: true, ..Features::default() };
         let wide = Install { features, ..Install::default() }.manifests().unwrap();
         assert!(wide.contains("kind: ClusterRoleBinding") && !wide.contains("networkpolicies"));
+        // Two of them in one cluster each have their own.
+        let names: Vec<_> =
+            wide.lines().filter(|line| line.ends_with("name: podbay-sandboxes-podbay-sandboxes")).collect();
+        assert_eq!(names.len(), 3, "{wide}");
     }
 }

@@ -37,20 +37,11 @@ class Api:
 
     def get(self, path: str) -> Any:
         """What is at a path of the API."""
-        return self._ask(path, None)
+        request = urllib.request.Request(self._server + path, None, self._headers)
+        with urllib.request.urlopen(request, timeout=30, context=self._tls) as answer:
+            return json.load(answer)
 
     def delete(self, path: str) -> None:
         """Deletes what is at a path of the API."""
         request = urllib.request.Request(self._server + path, None, self._headers, method="DELETE")
         urllib.request.urlopen(request, timeout=30, context=self._tls).close()
-
-    def may(self, verb: str, resource: str) -> bool:
-        """Whether this account may do that in the whole cluster."""
-        review = {"spec": {"resourceAttributes": {"verb": verb, "resource": resource}}}
-        return bool(self._ask("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)["status"]["allowed"])
-
-    def _ask(self, path: str, body: Any) -> Any:
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self._server + path, data, self._headers)
-        with urllib.request.urlopen(request, timeout=30, context=self._tls) as answer:
-            return json.load(answer)

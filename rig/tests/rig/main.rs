@@ -102,11 +102,13 @@ async fn account(cluster: &TestCluster) -> Result<Namespace> {
 /// What tests in Python and TypeScript get: a kubeconfig, made by `cargo xtask cluster account`.
 async fn account_by_command(cluster: &TestCluster) -> Result<()> {
     let file = tempfile::NamedTempFile::new()?;
-    let role = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "reader"},
-        "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}],
-    });
-    std::fs::write(&file, role.to_string())?;
+    let role = |kind: &str, resource: &str| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": format!("{resource}-reader")},
+            "rules": [{"apiGroups": [""], "resources": [resource], "verbs": ["list"]}],
+        })
+    };
+    std::fs::write(&file, format!("{}\n---\n{}", role("Role", "pods"), role("ClusterRole", "services")))?;
     let kubeconfig = tempfile::NamedTempFile::new()?;
     std::fs::write(&kubeconfig, cluster.account(file.path())?)?;
     let kubectl = |arguments: &[&str]| {
@@ -114,6 +116,8 @@ async fn account_by_command(cluster: &TestCluster) -> Result<()> {
         kubectl.arg("--kubeconfig").arg(kubeconfig.path()).args(arguments).output()
     };
     ensure!(kubectl(&["get", "pods"])?.status.success(), "the account can't list pods");
+    ensure!(kubectl(&["get", "services", "-A"])?.status.success(), "the account can't list all services");
+    ensure!(!kubectl(&["get", "pods", "-A"])?.status.success(), "the account can list all pods");
     let refused = kubectl(&["get", "secrets"])?;
     ensure!(String::from_utf8_lossy(&refused.stderr).contains("Forbidden"), "{refused:?}");
     std::fs::write(&file, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}).to_string())?;

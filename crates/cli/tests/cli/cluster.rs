@@ -12,10 +12,11 @@ use kube::api::{ListParams, PostParams};
 
 use crate::home::text;
 
-/// The namespace goes when this is dropped.
+/// The namespace goes when this is dropped, with everything else that was installed.
 pub struct Site {
     pub cluster: rig::TestCluster,
     pub namespace: String,
+    manifests: String,
     dir: tempfile::TempDir,
 }
 
@@ -25,12 +26,12 @@ impl Site {
         let Some(cluster) = rig::cluster().await? else { return Ok(None) };
         let namespace = format!("cli-{name}-{}", std::process::id());
         let dir = tempfile::tempdir()?;
-        let site = Self { cluster, namespace, dir };
-        let mut words = vec!["install", "raw", "--namespace", &site.namespace];
+        let mut words = vec!["install", "raw", "--namespace", &namespace];
         words.extend(install);
-        let manifests = Command::new(env!("CARGO_BIN_EXE_podbay")).args(&words).output()?;
-        ensure!(manifests.status.success(), "{}", text(&manifests.stderr));
-        site.kubectl(&["apply", "-f", "-"], &text(&manifests.stdout))?;
+        let printed = Command::new(env!("CARGO_BIN_EXE_podbay")).args(&words).output()?;
+        ensure!(printed.status.success(), "{}", text(&printed.stderr));
+        let site = Self { cluster, namespace, manifests: text(&printed.stdout), dir };
+        site.kubectl(&["apply", "-f", "-"], &site.manifests)?;
         site.kubectl(&["wait", "--for=create", "serviceaccount/default", "-n", &site.namespace, "--timeout=30s"], "")?;
 
         let accounts: Api<ServiceAccount> = Api::namespaced(site.cluster.admin(), &site.namespace);
@@ -95,8 +96,8 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        let delete = ["delete", "namespace", &self.namespace, "--ignore-not-found", "--wait=false"];
-        if let Err(error) = self.kubectl(&delete, "") {
+        let delete = ["delete", "--ignore-not-found", "--wait=false", "-f", "-"];
+        if let Err(error) = self.kubectl(&delete, &self.manifests) {
             eprintln!("the namespace stays: {error}");
         }
     }

@@ -134,6 +134,37 @@ async fn a_pool_is_filled_and_used_with_the_account_that_install_prints_for_it()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn each_sandbox_has_a_namespace_with_the_account_that_install_prints_for_it() -> Result<()> {
+    let Some(site) = Site::new("apart", &["--namespace-per-sandbox", "--set", "raw.namespace_quota=pods=1"]).await?
+    else {
+        return Ok(());
+    };
+    let apart = |words: &[&str]| -> Result<String> {
+        let mut command = site.podbay(words);
+        command.env("PODBAY_RAW_NAMESPACE_PER_SANDBOX", "true").env("PODBAY_RAW_NAMESPACE_QUOTA", "pods=1");
+        let output = command.output()?;
+        ensure!(output.status.success(), "{words:?}: {}{}", text(&output.stdout), text(&output.stderr));
+        Ok(text(&output.stdout))
+    };
+    let doctor = apart(&["doctor", "--quick"])?;
+    ensure!(doctor.contains("rights: namespaces"), "{doctor}");
+    apart(&["create", "--name", "alone"])?;
+    ensure!(apart(&["exec", "alone", "--", "pwd"])? == "/workspace\n");
+    ensure!(apart(&["list"])?.contains("alone"));
+    let home = format!("podbay.dev/home={}", site.namespace);
+    let own = || site.kubectl(&["get", "namespaces", "-l", &home, "-o", "name"], "");
+    let (namespace, name) = (own()?, own()?.trim().trim_start_matches("namespace/").to_owned());
+    ensure!(namespace.lines().count() == 1, "{namespace}");
+    let quota =
+        site.kubectl(&["get", "resourcequotas", "-n", &name, "-o", "jsonpath={.items[*].spec.hard.pods}"], "")?;
+    ensure!(quota == "1", "{quota:?}");
+    apart(&["delete", "alone"])?;
+    site.kubectl(&["wait", "--for=delete", "namespaces", "-l", &home, "--timeout=60s"], "")?;
+    ensure!(own()?.is_empty());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_reaper_that_install_prints_reaps() -> Result<()> {
     const IMAGE: &str = "localhost/podbay-reaper:1";
     let Some(site) = Site::new("reaper", &["--reaper-image", IMAGE]).await? else { return Ok(()) };
