@@ -29,6 +29,11 @@ impl Activity {
         self.change(|count| count);
     }
 
+    /// Whether just one request is under way.
+    pub fn is_single(&self) -> bool {
+        self.lock().0 == 1
+    }
+
     /// How long nothing has been under way.
     pub fn idle(&self) -> Duration {
         match *self.lock() {

@@ -16,6 +16,7 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 
 use super::Daemon;
+use super::desk::brief;
 use super::execs::blocking;
 use super::reply::Reply;
 use super::routes::once;
@@ -64,27 +65,33 @@ where
     let files = daemon.files.clone();
     let head = body.head.clone();
     Some(match name {
-        Read::NAME => with(&head, |request| read(files, request)).await,
+        Read::NAME => with(&head, |request| read(daemon, files, request)).await,
         Ls::NAME => with(&head, |request| search(move |cancel| files.ls(&request, cancel))).await,
-        Stat::NAME => with(&head, |request| simple(move || files.stat(&request))).await,
+        Stat::NAME => with(&head, |request| simple(daemon.clone(), move || files.stat(&request))).await,
         Glob::NAME => with(&head, |request| search(move |cancel| files.glob(&request, cancel))).await,
         Grep::NAME => with(&head, |request| search(move |cancel| files.grep(&request, cancel))).await,
         Tree::NAME => with(&head, |request| search(move |cancel| files.tree(&request, cancel))).await,
         Download::NAME => with(&head, |request| download(files, request)).await,
-        Write::NAME => with(&head, |request| changed(daemon, name, id, write(files, request, body))).await,
+        Write::NAME => {
+            with(&head, |request| changed(daemon, name, id, write(daemon.clone(), files, request, body))).await
+        }
         Edit::NAME => {
+            let own = daemon.clone();
             let edit = async move |request: Edit| {
                 let payload = body.collect(MAX_EDIT).await?;
-                simple(move || files.edit(&request, &payload)).await
+                simple(own, move || files.edit(&request, &payload)).await
             };
             with(&head, |request| changed(daemon, name, id, edit(request))).await
         }
         Delete::NAME => {
-            with(&head, |request| changed(daemon, name, id, simple(move || files.delete(&request, &Cancel::new()))))
+            with(&head, |request| changed(daemon, name, id, lengthy(move || files.delete(&request, &Cancel::new()))))
                 .await
         }
-        Mkdir::NAME => with(&head, |request| changed(daemon, name, id, simple(move || files.mkdir(&request)))).await,
-        Move::NAME => with(&head, |request| changed(daemon, name, id, simple(move || files.relocate(&request)))).await,
+        Mkdir::NAME => {
+            with(&head, |request| changed(daemon, name, id, simple(daemon.clone(), move || files.mkdir(&request))))
+                .await
+        }
+        Move::NAME => with(&head, |request| changed(daemon, name, id, lengthy(move || files.relocate(&request)))).await,
         _ => return None,
     })
 }
@@ -106,7 +113,16 @@ async fn changed(
     Ok(once(daemon, name, id, serve).await)
 }
 
-async fn simple<T>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<Reply>
+/// What takes as long as the file is large, which mostly isn't.
+async fn simple<T>(daemon: Arc<Daemon>, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<Reply>
+where
+    T: Serialize + Send + 'static,
+{
+    Reply::new(&brief(&daemon, work).await??)
+}
+
+/// What may concern a whole tree.
+async fn lengthy<T>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<Reply>
 where
     T: Serialize + Send + 'static,
 {
@@ -127,8 +143,8 @@ async fn search<T: Serialize + 'static>(work: impl FnOnce(&Cancel) -> Result<T> 
     blocking(move || work(&cancel).and_then(|output| Reply::new(&output))).await?
 }
 
-async fn read(files: Arc<Files>, request: Read) -> Result<Reply> {
-    let (output, content) = blocking(move || files.read(&request)).await??;
+async fn read(daemon: &Daemon, files: Arc<Files>, request: Read) -> Result<Reply> {
+    let (output, content) = brief(daemon, move || files.read(&request)).await??;
     let payload = match content {
         Content::Bytes(bytes) => Payload::Bytes(bytes.into()),
         Content::File(file) => stream(file),
@@ -167,7 +183,7 @@ fn stream(mut file: impl io::Read + Send + 'static) -> Payload {
     Payload::Stream(receiver)
 }
 
-async fn write<B>(files: Arc<Files>, request: Write, mut body: Incoming<B>) -> Result<Reply>
+async fn write<B>(daemon: Arc<Daemon>, files: Arc<Files>, request: Write, mut body: Incoming<B>) -> Result<Reply>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
@@ -181,7 +197,7 @@ where
             return write_stream(files, request, first, body).await;
         }
     }
-    simple(move || {
+    simple(daemon, move || {
         let mut pending = files.start_write(&request)?;
         first.iter().try_for_each(|piece| pending.write(piece))?;
         pending.commit()

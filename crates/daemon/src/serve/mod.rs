@@ -2,6 +2,7 @@
 
 mod activity;
 mod connection;
+mod desk;
 pub(crate) mod entrance;
 mod execs;
 mod files;
@@ -87,6 +88,7 @@ pub struct Daemon {
     repeats: Arc<repeats::Repeats>,
     token: Token,
     activity: activity::Activity,
+    mounts: desk::Mounts,
     lifetime: lifetime::Lifetime,
 }
 
@@ -146,6 +148,7 @@ async fn serve(options: Options, state: &Path, socket: Option<OwnedFd>, forked: 
         repeats: Arc::default(),
         token: options.token,
         activity: activity::Activity::default(),
+        mounts: desk::Mounts::look(),
         lifetime,
     });
     let mut ends = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
