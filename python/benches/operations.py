@@ -20,6 +20,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import overhead
 from pods import langchain_kubernetes, podbay_sandbox, scripts
 
 if TYPE_CHECKING:
@@ -171,6 +172,8 @@ def main() -> None:
                 for side in sides:
                     side.measure(operation, turn)
     print(f"\n## Operations on small files, {FILES} of them in a directory (milliseconds)\n\n{table(sides)}")
+    print("\n## What the binding adds to an operation of a local sandbox (microseconds)\n")
+    overhead.main()
     if misses := missed(sides):
         print("\nTargets that were missed:\n\n" + "\n".join(f"- {miss}" for miss in misses))
         if options.check:

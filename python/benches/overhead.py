@@ -52,7 +52,7 @@ async def awaited(call: Callable[[], Coroutine[Any, Any, object]]) -> list[int]:
 
 def main() -> None:
     """Measures the operations that agents use most, in both manners."""
-    print("| microseconds | seen: min | p50 | p95 | added: min | p50 | p95 | n |\n|---|---|---|---|---|---|---|---|")
+    print("| operation | seen: min | p50 | p95 | added: min | p50 | p95 | n |\n|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as directory:
         log = Path(directory) / "audit.jsonl"
         with podbay.Sandbox(audit_log=log) as sandbox:
