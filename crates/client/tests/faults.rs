@@ -308,7 +308,7 @@ async fn ten_callers_start_one_daemon() {
     }
     let sandbox = Sandbox::new(UnixChannel::new(dir.path().join("state/podbayd.sock")));
     let welcome = sandbox.hello().await.unwrap();
-    let daemons = daemons_below(dir.path());
+    let daemons = support::processes_with(&["serve", dir.path().to_str().unwrap()]);
     assert_eq!(daemons.len(), 2, "one podbayd and its zygote: {daemons:?}");
     for mut child in children {
         child.kill().await.unwrap();
@@ -320,46 +320,54 @@ async fn ten_callers_start_one_daemon() {
     support::kill_below(dir.path());
 }
 
-fn daemons_below(dir: &std::path::Path) -> Vec<i32> {
-    std::fs::read_dir("/proc")
-        .unwrap()
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
-        .filter(|pid| {
-            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let line = String::from_utf8_lossy(&line).into_owned();
-            line.contains("serve") && line.contains(dir.to_str().unwrap())
+/// `podbayd connect` with a pair of pipes, which it hands over, or with a socket, between which and the daemon it copies.
+#[derive(Debug)]
+struct Connect {
+    state: PathBuf,
+    pipes: bool,
+}
+
+impl Channel for Connect {
+    fn open(&self) -> Opening<'_> {
+        Box::pin(async {
+            use tokio::io::AsyncReadExt;
+            let mut command = tokio::process::Command::new(support::podbayd());
+            command.args(["connect", "--state"]).arg(&self.state);
+            let mut stream: Box<dyn ByteStream> = if self.pipes {
+                command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+                let mut child = command.spawn()?;
+                let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+                tokio::spawn(async move { child.wait().await });
+                Box::new(tokio::io::join(stdout, stdin))
+            } else {
+                let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+                command
+                    .stdin(std::os::fd::OwnedFd::from(theirs.try_clone()?))
+                    .stdout(std::os::fd::OwnedFd::from(theirs));
+                let mut child = command.spawn()?;
+                tokio::spawn(async move { child.wait().await });
+                ours.set_nonblocking(true)?;
+                Box::new(tokio::net::UnixStream::from_std(ours)?)
+            };
+            stream.read_exact(&mut [0; 14]).await?;
+            Ok(stream)
         })
-        .collect()
+    }
 }
 
 #[tokio::test]
-async fn a_bridge_carries_the_protocol() {
-    #[derive(Debug)]
-    struct Bridge(PathBuf);
-    impl Channel for Bridge {
-        fn open(&self) -> Opening<'_> {
-            Box::pin(async {
-                use tokio::io::AsyncReadExt;
-                let mut child = tokio::process::Command::new(support::podbayd())
-                    .args(["connect", "--state"])
-                    .arg(&self.0)
-                    .stdin(std::process::Stdio::piped())
-                    .stdout(std::process::Stdio::piped())
-                    .kill_on_drop(true)
-                    .spawn()?;
-                let (stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-                stdout.read_exact(&mut [0; 14]).await?;
-                tokio::spawn(async move { child.wait().await });
-                Ok(Box::new(tokio::io::join(stdout, stdin)) as Box<dyn ByteStream>)
-            })
-        }
+async fn connect_carries_the_protocol_on_pipes_and_on_a_socket() {
+    for pipes in [true, false] {
+        let daemon = Daemon::start();
+        let sandbox = Sandbox::new(Connect { state: daemon.state(), pipes });
+        assert_eq!(sandbox.run("seq 1 100000 | tail -1").await.unwrap().text(), "100000\n");
+        sandbox.write(&Write::new("up"), vec![7; 5_000_000]).await.unwrap();
+        assert_eq!(sandbox.download(&Download::new("up")).await.unwrap().len(), 5_000_000);
+        drop(sandbox);
+        let state = daemon.state();
+        let ended = || support::processes_with(&["connect", state.to_str().unwrap()]).is_empty();
+        support::eventually("connect ends with its client", ended).await;
     }
-    let daemon = Daemon::start();
-    let sandbox = Sandbox::new(Bridge(daemon.state()));
-    assert_eq!(sandbox.run("seq 1 100000 | tail -1").await.unwrap().text(), "100000\n");
-    sandbox.write(&Write::new("up"), vec![7; 5_000_000]).await.unwrap();
-    assert_eq!(sandbox.download(&Download::new("up")).await.unwrap().len(), 5_000_000);
 }
 
 #[tokio::test]

@@ -121,6 +121,24 @@ async fn unread_outputs_do_not_stop_a_read() {
 }
 
 #[tokio::test]
+async fn a_long_search_for_a_line_keeps_nobody_waiting() {
+    let daemon = Daemon::start();
+    let sandbox = daemon.sandbox();
+    std::fs::File::create(daemon.work().join("sparse")).unwrap().set_len(8 << 30).unwrap();
+    sandbox.write(&Write::new("small"), "one\ntwo\n").await.unwrap();
+    let searching = tokio::spawn({
+        let sandbox = sandbox.clone();
+        async move { sandbox.read(&Read { offset: 1, ..Read::new("sparse") }).await }
+    });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let begun = Instant::now();
+    sandbox.read(&Read::new("small")).await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(!searching.is_finished(), "it wasn't long");
+    searching.abort();
+}
+
+#[tokio::test]
 async fn a_gigabyte_goes_up_and_comes_back_while_reads_stay_quick() {
     let daemon = Daemon::start();
     let sandbox = daemon.sandbox();

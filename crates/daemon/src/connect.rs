@@ -47,21 +47,32 @@ pub fn run(state: &Path, options: &Start) -> io::Result<()> {
     let socket = connect_or_start(state, options)?;
     println!("{GREETING}");
     io::stdout().flush()?;
-    let pipes = is_pipe(io::stdin()) && is_pipe(io::stdout());
-    if pipes { hand_over(&socket) } else { bridge(&socket) }
+    if is_pipe(io::stdin()) && is_pipe(io::stdout()) {
+        if hand_over(&socket)? {
+            return Ok(());
+        }
+        // A daemon that has no room for more descriptors may have room for the bytes.
+        return bridge(&connect(state)?);
+    }
+    bridge(&socket)
 }
 
 fn is_pipe(end: impl AsFd) -> bool {
     rustix::fs::fstat(end).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo)
 }
 
-/// Lets the daemon serve on our input and output itself, until it is done with them.
-fn hand_over(socket: &UnixStream) -> io::Result<()> {
+/// Lets the daemon serve on our input and output itself, until it is done with them. False when it doesn't take them.
+fn hand_over(mut socket: &UnixStream) -> io::Result<bool> {
     descriptors::send(socket, HANDOVER, &[io::stdin().as_fd(), io::stdout().as_fd()])?;
+    let mut answer = [0];
+    if socket.read(&mut answer)? == 0 {
+        return Ok(false);
+    }
     // Ours no longer: who waits for the end of the output mustn't wait for us.
     rustix::stdio::dup2_stdin(socket)?;
     rustix::stdio::dup2_stdout(socket)?;
-    (&mut &*socket).read(&mut [0]).map(drop)
+    while socket.read(&mut answer)? != 0 {}
+    Ok(true)
 }
 
 fn connect_or_start(state: &Path, options: &Start) -> io::Result<UnixStream> {

@@ -16,7 +16,7 @@ use crate::read::expect_file;
 use crate::temporary::{Temporary, spool};
 use crate::view::{Access, Way};
 
-/// A write under way. Nothing is visible until [`commit`](Self::commit); dropped before that, it leaves nothing behind.
+/// A write under way. Nothing is at its path until [`commit`](Self::commit); dropped before that, it leaves nothing behind.
 #[derive(Debug)]
 pub struct PendingWrite {
     files: Files,

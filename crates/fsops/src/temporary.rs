@@ -41,7 +41,7 @@ pub(crate) struct Temporary {
     dir: OwnedFd,
     /// The open file.
     pub(crate) file: File,
-    /// The name that it has meanwhile, where the file system has no files without one.
+    /// The name that it has meanwhile, if it has one.
     name: Option<Vec<u8>>,
 }
 
@@ -85,7 +85,16 @@ impl Temporary {
         if replace {
             rustix::fs::renameat(&self.dir, &own[..], dir, name)?;
         } else {
-            rename_new(&self.dir, own, dir, name)?;
+            match rustix::fs::renameat_with(&self.dir, &own[..], &dir, name, RenameFlags::NOREPLACE) {
+                // Some file systems can't, and many of these can link: then the other name goes with this value.
+                Err(Errno::INVAL | Errno::NOSYS) => {
+                    match rustix::fs::linkat(&self.dir, &own[..], &dir, name, AtFlags::empty()) {
+                        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => rename_new(&self.dir, own, dir, name)?,
+                        linked => return linked,
+                    }
+                }
+                renamed => renamed?,
+            }
         }
         self.name = None;
         Ok(())

@@ -128,6 +128,18 @@ pub fn kill_below(path: &Path) {
     }
 }
 
+/// The processes whose command line has all these words in it.
+pub fn processes_with(words: &[&str]) -> Vec<i32> {
+    let pids =
+        std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid: &i32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).into_owned();
+        words.iter().all(|word| line.contains(word))
+    })
+    .collect()
+}
+
 /// Waits until something holds, for at most ten seconds.
 pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..1000 {

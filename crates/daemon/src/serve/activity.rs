@@ -29,7 +29,7 @@ impl Activity {
         self.change(|count| count);
     }
 
-    /// Whether just one request is under way.
+    /// Whether just one request waits for its answer.
     pub fn is_single(&self) -> bool {
         self.lock().0 == 1
     }

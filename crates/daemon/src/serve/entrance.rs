@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, Interest, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use super::{Daemon, connection};
 use crate::descriptors;
 
-/// The byte that comes with the two ends of pipes that a connection is to be served on.
+/// The byte that comes with the two ends of pipes that a connection is to be served on, and that says that they came.
 pub const HANDOVER: u8 = b'>';
 
 /// How long what is still to be written may take once the input has ended: whoever has ended it may be gone, and then nobody
@@ -30,16 +30,20 @@ pub async fn serve(daemon: Arc<Daemon>, stream: UnixStream) -> io::Result<()> {
     let Some((first, fds)) = stream.async_io(Interest::READABLE, || descriptors::receive(&stream)).await? else {
         return Ok(());
     };
-    match <[OwnedFd; 2]>::try_from(fds) {
-        Ok(pipes) if first == HANDOVER => serve_pipes(daemon, pipes, stream).await,
-        _ => connection::serve(daemon, first, stream, true).await,
+    if first == HANDOVER
+        && let Ok(pipes) = <[OwnedFd; 2]>::try_from(fds)
+    {
+        return serve_pipes(daemon, pipes, stream).await;
     }
+    connection::serve(daemon, first, stream, true).await
 }
 
 /// Serves on another process's pipes, for as long as that process is there: a bridge between them and the socket would be
 /// one more process to wake for every request and every answer.
 async fn serve_pipes(daemon: Arc<Daemon>, [input, output]: [OwnedFd; 2], mut owner: UnixStream) -> io::Result<()> {
     let (input, output) = (pipe::Receiver::from_owned_fd(input)?, pipe::Sender::from_owned_fd(output)?);
+    // From now on they are ours; without this byte their owner has to carry the bytes itself.
+    owner.write_all(&[HANDOVER]).await?;
     let (ended, end) = oneshot::channel();
     let mut pipes = Pipes { input, output, ended: Some(ended) };
     let work = async {

@@ -16,7 +16,7 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 
 use super::Daemon;
-use super::desk::brief;
+use super::desk::{brief, brief_if_small};
 use super::execs::blocking;
 use super::reply::Reply;
 use super::routes::once;
@@ -79,7 +79,9 @@ where
             let own = daemon.clone();
             let edit = async move |request: Edit| {
                 let payload = body.collect(MAX_EDIT).await?;
-                simple(own, move || files.edit(&request, &payload)).await
+                let (path, scope) = (request.path.clone(), request.scope.clone());
+                let edit = move || files.edit(&request, &payload);
+                Reply::new(&brief_if_small(&own, &path, &scope, edit).await??)
             };
             with(&head, |request| changed(daemon, name, id, edit(request))).await
         }
@@ -113,7 +115,7 @@ async fn changed(
     Ok(once(daemon, name, id, serve).await)
 }
 
-/// What takes as long as the file is large, which mostly isn't.
+/// What takes no longer for one file than for another.
 async fn simple<T>(daemon: Arc<Daemon>, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<Reply>
 where
     T: Serialize + Send + 'static,
@@ -144,7 +146,8 @@ async fn search<T: Serialize + 'static>(work: impl FnOnce(&Cancel) -> Result<T> 
 }
 
 async fn read(daemon: &Daemon, files: Arc<Files>, request: Read) -> Result<Reply> {
-    let (output, content) = brief(daemon, move || files.read(&request)).await??;
+    let (path, scope) = (request.path.clone(), request.scope.clone());
+    let (output, content) = brief_if_small(daemon, &path, &scope, move || files.read(&request)).await??;
     let payload = match content {
         Content::Bytes(bytes) => Payload::Bytes(bytes.into()),
         Content::File(file) => stream(file),

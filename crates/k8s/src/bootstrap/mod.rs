@@ -169,6 +169,56 @@ fn said(stream: &ExecStream) -> String {
 mod tests {
     use super::*;
 
+    /// Runs the script here, with directories of its own and this as its input. Gives what it says, and what it leaves.
+    fn run_with(input: &[u8], prepare: &str) -> (String, Vec<String>) {
+        use std::io::Write;
+        use std::process::{Command, Stdio};
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().to_str().unwrap();
+        let script =
+            SCRIPT.replace("/run/podbay", &format!("{path}/run")).replace("/tmp/.podbay", &format!("{path}/tmp"));
+        let mut child = Command::new("sh")
+            .args(["-c", &format!("cd {path}; {prepare}\n{script}"), "podbay", &format!("{path}/work")])
+            .env("HOME", format!("{path}/home"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // Who fails early doesn't read it all.
+        let _ = child.stdin.take().unwrap().write_all(input);
+        let said = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+        let left = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        (said, left.collect())
+    }
+
+    #[test]
+    fn what_does_not_arrive_whole_is_told_apart_from_what_does_not_run() {
+        let bytes = daemon("unknown").unwrap();
+        for part in [0, 30, bytes.len() / 2, bytes.len() - 1] {
+            let input = [format!("{}\n", bytes.len()).as_bytes(), &bytes[..part]].concat();
+            let (said, left) = run_with(&input, "");
+            let last = said.lines().last().unwrap_or_default();
+            assert_eq!(last, format!("podbay: fail count {part} {}", bytes.len()), "{said}");
+            assert_eq!(left, ["run"], "other directories were tried");
+        }
+        let other = b"#!/nowhere/at/all\n";
+        let (said, _) = run_with(&[format!("{}\n", other.len()).as_bytes(), other].concat(), "");
+        assert!(said.lines().last().unwrap_or_default().starts_with("podbay: fail run "), "{said}");
+    }
+
+    #[test]
+    fn a_directory_that_takes_nothing_is_passed_over() {
+        // Files where directories should be are an obstacle for root too.
+        let (said, left) = run_with(b"5\n12345", "echo >run");
+        assert!(said.contains("podbay: need "), "{said}");
+        assert!(left.iter().any(|name| name.starts_with("tmp")), "{left:?}");
+        assert_eq!(
+            run_with(b"", "echo >run; echo >home; echo >work; ln -s run tmp-$(id -u)").0,
+            "podbay: fail directory\n"
+        );
+    }
+
     #[test]
     fn architectures_have_many_names_and_others_are_refused() {
         assert!(daemon("unknown").is_ok());

@@ -35,10 +35,11 @@ look "$@"
 tools=
 for tool in head chmod mkdir mv; do command -v "$tool" >/dev/null 2>&1 || tools="$tools $tool"; done
 [ -z "$tools" ] || fail "tools$tools"
+# Tried, not asked: for root everything is writable, and a full disk is too.
 usable() {
   [ -d "$1" ] || mkdir -p "$1" 2>/dev/null || return 1
   case $1 in /tmp/*) [ -O "$1" ] || return 1 ;; esac
-  [ -w "$1" ]
+  { echo >"$1/.tried"; } 2>/dev/null
 }
 first=
 for dir in $dirs; do usable "$dir" && first=$dir && break; done
@@ -47,9 +48,15 @@ command -v podbayd >/dev/null 2>&1 && connect podbayd "$first" "$@"
 # Of several callers one takes the bytes; the others wait for it as long as it lives.
 lock=$first/.sending
 unlock() { rm -rf "$lock" 2>/dev/null || mv "$lock" "$first/.sent.$$" 2>/dev/null; }
+refused=
 until mkdir "$lock" 2>/dev/null; do
   look "$@"
+  if [ ! -d "$lock" ]; then
+    refused=x$refused
+    [ "$refused" != xxxxxxxx ] || fail "write $first"
+  fi
   sleep 0.05 2>/dev/null || sleep 1
+  [ -d "$lock" ] || continue
   owner=
   { read -r owner <"$lock/owner"; } 2>/dev/null
   # The owner writes its number just after it has made the directory.
@@ -77,9 +84,14 @@ for dir in $dirs; do
   # Counts its bytes, takes its name and removes the lock; 3 when it can't, and has said why.
   chmod 700 "$new" && "$new" settle --from "$new" --bytes "$count" --to "$dir/podbayd" --lock "$lock"
   case $? in
-    0) connect "$dir/podbayd" "$dir" "$@" ;;
+    0) [ -x "$dir/podbayd" ] && connect "$dir/podbayd" "$dir" "$@" ;;
     3) rm -f "$new"; unlock; exit 1 ;;
   esac
+  # Not all of it came, so that it couldn't count by itself?
+  if command -v wc >/dev/null 2>&1; then
+    got=$(wc -c <"$new")
+    [ "$((got))" = "$count" ] || { rm -f "$new"; unlock; fail "count $((got)) $count"; }
+  fi
 done
 # The directories' fault, or the program's? BusyBox calls its own shell just `sh`.
 for shell in "$(command -v sh)" /bin/sh /usr/bin/sh /busybox/sh; do
