@@ -1,9 +1,10 @@
 //! Every command on a real cluster, with the account that `podbay install raw` prints.
 
+use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::cluster::Site;
 use crate::home::text;
@@ -102,14 +103,17 @@ async fn reap_goes_on_until_it_is_told_to_end() -> Result<()> {
     let mut child =
         site.podbay(&["--json", "reap", "--every", "300ms", "--idle", "1s"]).stdout(Stdio::piped()).spawn()?;
     let begun = Instant::now();
-    while !site.leases()?.is_empty() {
-        ensure!(begun.elapsed() < Duration::from_secs(20), "it wasn't reaped");
-        tokio::time::sleep(Duration::from_millis(200)).await;
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut printed = Vec::new();
+    // A line each round, so that this doesn't wait for ever.
+    while !printed.last().is_some_and(|line: &String| line.contains("\"deleted\":[\"short\"]")) {
+        ensure!(begun.elapsed() < Duration::from_secs(20), "it wasn't reaped: {printed:?}");
+        printed.push(lines.next().context("it ended by itself")??);
     }
+    ensure!(site.leases()?.is_empty());
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM)?;
     ensure!(child.wait()?.code() == Some(143));
-    let printed = std::io::read_to_string(child.stdout.take().unwrap())?;
-    ensure!(printed.lines().count() >= 2 && printed.contains("\"deleted\":[\"short\"]"), "{printed}");
+    ensure!(printed.len() >= 2, "{printed:?}");
     Ok(())
 }
 

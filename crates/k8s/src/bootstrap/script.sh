@@ -35,11 +35,11 @@ look "$@"
 tools=
 for tool in head chmod mkdir mv; do command -v "$tool" >/dev/null 2>&1 || tools="$tools $tool"; done
 [ -z "$tools" ] || fail "tools$tools"
-# Tried, not asked: for root everything is writable, and a full disk is too.
+# Tried, not asked: for root everything is writable, and a full disk is too. The file is podbayd's own, which it makes anyway.
 usable() {
   [ -d "$1" ] || mkdir -p "$1" 2>/dev/null || return 1
   case $1 in /tmp/*) [ -O "$1" ] || return 1 ;; esac
-  { echo >"$1/.tried"; } 2>/dev/null
+  { echo >>"$1/start.lock"; } 2>/dev/null
 }
 first=
 for dir in $dirs; do usable "$dir" && first=$dir && break; done
