@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
@@ -45,7 +45,7 @@ async fn serve_pipes(daemon: Arc<Daemon>, [input, output]: [OwnedFd; 2], mut own
     // From now on they are ours; without this byte their owner has to carry the bytes itself.
     owner.write_all(&[HANDOVER]).await?;
     let (ended, end) = oneshot::channel();
-    let mut pipes = Pipes { input, output, ended: Some(ended) };
+    let mut pipes = tokio::io::join(Input { pipe: input, ended: Some(ended) }, output);
     let work = async {
         match pipes.read_u8().await {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
@@ -66,22 +66,20 @@ async fn serve_pipes(daemon: Arc<Daemon>, [input, output]: [OwnedFd; 2], mut own
     }
 }
 
-/// Two pipes as one stream.
-struct Pipes {
-    input: pipe::Receiver,
-    output: pipe::Sender,
-    /// Is told when the input ends.
+/// A pipe that is read, and that tells when it ends.
+struct Input {
+    pipe: pipe::Receiver,
     ended: Option<oneshot::Sender<()>>,
 }
 
-impl AsyncRead for Pipes {
+impl AsyncRead for Input {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let (room, before) = (buffer.remaining(), buffer.filled().len());
-        ready!(Pin::new(&mut self.input).poll_read(context, buffer))?;
+        ready!(Pin::new(&mut self.pipe).poll_read(context, buffer))?;
         if room > 0
             && buffer.filled().len() == before
             && let Some(ended) = self.ended.take()
@@ -89,31 +87,5 @@ impl AsyncRead for Pipes {
             let _ = ended.send(());
         }
         Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Pipes {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.output).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.output).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.output).poll_shutdown(context)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        pieces: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.output).poll_write_vectored(context, pieces)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.output.is_write_vectored()
     }
 }
