@@ -52,7 +52,11 @@ impl Temporary {
         // Kept by itself, for the directory of a place is only a path to the kernel and can't be kept open otherwise.
         let dir = dir.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
         if length.is_some_and(|length| length <= BRIEF) {
-            return Self::named(dir, mode);
+            match make(&dir, mode) {
+                // Some file systems say so where nobody may make a file; the way below tells why.
+                Err(Errno::NOENT) => {}
+                made => return made.map(|(file, name)| Self { dir, file, name: Some(name) }),
+            }
         }
         match rustix::fs::openat(&dir, c".", OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
             Ok(file) => return Ok(Self { dir, file: file.into(), name: None }),
@@ -65,10 +69,8 @@ impl Temporary {
 
     /// Begins a file that has a name of its own meanwhile.
     fn named(dir: OwnedFd, mode: Mode) -> rustix::io::Result<Self> {
-        let name = temporary_name()?;
-        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&dir, &name[..], flags, mode)?;
-        Ok(Self { dir, file: file.into(), name: Some(name) })
+        let (file, name) = make(&dir, mode)?;
+        Ok(Self { dir, file, name: Some(name) })
     }
 
     /// Gives the file its name in a directory of the same file system. With `replace`, whatever has that name now goes.
@@ -139,6 +141,13 @@ impl Drop for Temporary {
             let _ = rustix::fs::unlinkat(&self.dir, &name[..], AtFlags::empty());
         }
     }
+}
+
+/// Makes a file with a name that nobody else has.
+fn make(dir: &OwnedFd, mode: Mode) -> rustix::io::Result<(File, Vec<u8>)> {
+    let name = temporary_name()?;
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok((rustix::fs::openat(dir, &name[..], flags, mode)?.into(), name))
 }
 
 /// A file without a name, for bytes that can't wait beside their target.

@@ -30,6 +30,9 @@ const HOPELESS: [&str; 10] = [
 /// How many of a pod's events go into a message.
 const EVENTS: usize = 8;
 
+/// What is said of a pod that did run and won't any more.
+const ENDED: &str = "it has ended";
+
 /// What to wait for.
 pub(crate) struct Waiting<'a> {
     pub(crate) cluster: &'a Cluster,
@@ -70,6 +73,8 @@ impl Waiting<'_> {
         .await
         {
             Ok(Ok(Ok(running))) => Ok(running),
+            // Its time may be up; it did start once.
+            Ok(Ok(Err(how))) if how.starts_with(ENDED) => Err(Error::PodGone { pod: self.label(&pod), how }),
             Ok(Ok(Err(reason))) => {
                 Err(Error::Startup { pod: self.label(&pod), reason, events: self.events(&pod).await })
             }
@@ -204,7 +209,8 @@ fn judge(pod: &Pod, patience: &Patience<'_>) -> State {
             let words = [status.reason.as_deref(), status.message.as_deref()];
             words.into_iter().flatten().collect::<Vec<_>>().join(": ")
         });
-        return State::Failed(format!("it ended at once ({phase}) {how}"));
+        let words = if patience.fresh { "it ended at once" } else { ENDED };
+        return State::Failed(format!("{words} ({phase}) {how}"));
     }
     for one in all() {
         if let Some(waiting) = one.state.as_ref().and_then(|state| state.waiting.as_ref())
@@ -276,6 +282,9 @@ mod tests {
         let words = "it ended by itself: container sandbox ended with code 7 (Error)";
         assert_eq!(state(one(ended.clone()), false), State::Failed(words.into()));
         assert!(matches!(state(one(ended), true), State::Waiting(_)));
+        let deadline = json!({"phase": "Failed", "reason": "DeadlineExceeded"});
+        assert_eq!(state(deadline.clone(), false), State::Failed("it ended at once (Failed) DeadlineExceeded".into()));
+        assert_eq!(state(deadline, true), State::Failed("it has ended (Failed) DeadlineExceeded".into()));
         let unschedulable = json!({"phase": "Pending", "conditions": [
             {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]});
         assert_eq!(state(unschedulable.clone(), false), State::Failed("no node takes it: 0/1 nodes".into()));
