@@ -113,7 +113,7 @@ fn tests(options: &Options, left_out: &mut Vec<String>) -> Result<()> {
     // Most tests wait for a cluster, a deadline or a process, not for the processor.
     if std::env::var_os("RUST_TEST_THREADS").is_none() {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        test.env("RUST_TEST_THREADS", (3 * cores).to_string());
+        test.env("RUST_TEST_THREADS", (2 * cores).to_string());
     }
     test.args(["test", "--workspace", "--all-features", "--no-fail-fast"]);
     let mut need = |what: &str, met: Result<()>| need(left_out, what, met);

@@ -13,7 +13,9 @@ fn with_only(prepare: &str) -> Value {
     let wait = "trap 'exit 0' TERM; while :; do sleep 9 & wait $!; done";
     json!({
         "image": rig::DEBIAN,
-        "command": ["/bin/sh", "-c", format!("PATH=/usr/bin; mkdir -p /only; cd /only; {prepare}; {wait}")],
+        "command": ["/bin/sh", "-c", format!("PATH=/usr/bin; mkdir -p /only; cd /only; {prepare}; touch .all; {wait}")],
+        // A container runs before its links are there.
+        "startupProbe": {"exec": {"command": ["/usr/bin/test", "-e", "/only/.all"]}, "periodSeconds": 1},
         "env": [{"name": "PATH", "value": "/only"}],
     })
 }
