@@ -12,16 +12,12 @@ use std::time::{Duration, Instant};
 use podbay_proto::session::GREETING;
 use rustix::fs::{FileType, FlockOperation};
 
-use crate::serve::entrance::HANDOVER;
+use crate::serve::entrance::{HANDOVER, LAST_WORDS};
 use crate::serve::{LOCK, SOCKET};
 use crate::{descriptors, sys};
 
 /// Held while a daemon is being started, so that of ten callers one starts it and nine wait.
 const START_LOCK: &str = "start.lock";
-
-/// How long what is still to be printed may take once the input has ended: whoever has ended it may be gone, and then nobody
-/// reads what is printed either.
-const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// How long another's daemon has to come up.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -144,7 +140,8 @@ fn start(state: &Path, options: &Start) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies both ways, where the two aren't pipes. Each direction has a thread: there are no more than two, and nothing to schedule.
+/// Copies both ways, where the two aren't pipes. Each direction has a thread: there are no more than two, and nothing to
+/// schedule.
 fn bridge(socket: &UnixStream) -> io::Result<()> {
     let up = socket.try_clone()?;
     std::thread::spawn(move || {

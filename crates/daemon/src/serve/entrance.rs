@@ -20,7 +20,7 @@ pub const HANDOVER: u8 = b'>';
 
 /// How long what is still to be written may take once the input has ended: whoever has ended it may be gone, and then nobody
 /// reads what is written either.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+pub const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// Serves whoever has connected.
 ///
@@ -30,12 +30,11 @@ pub async fn serve(daemon: Arc<Daemon>, stream: UnixStream) -> io::Result<()> {
     let Some((first, fds)) = stream.async_io(Interest::READABLE, || descriptors::receive(&stream)).await? else {
         return Ok(());
     };
-    if first == HANDOVER
-        && let Ok(pipes) = <[OwnedFd; 2]>::try_from(fds)
-    {
-        return serve_pipes(daemon, pipes, stream).await;
+    // Any others are closed here.
+    match <[OwnedFd; 2]>::try_from(fds).ok().filter(|_| first == HANDOVER) {
+        Some(pipes) => serve_pipes(daemon, pipes, stream).await,
+        None => connection::serve(daemon, first, stream, true).await,
     }
-    connection::serve(daemon, first, stream, true).await
 }
 
 /// Serves on another process's pipes, for as long as that process is there: a bridge between them and the socket would be

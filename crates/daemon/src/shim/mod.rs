@@ -116,7 +116,8 @@ impl Shim {
             children,
             start,
         };
-        if !reserve::lay_in(control::BEGUN, &shim.json(&shim.account(State::Running))) {
+        let begun = json(&shim.account(State::Running))?;
+        if !reserve::lay_in(control::BEGUN, &begun) {
             complain(format_args!("command {}: the disk is full, and its outcome may get lost", shim.start.id));
         }
         let spawned = Confinement::make(&shim.start.id, &shim.start.command.limits).and_then(|confinement| {
@@ -451,25 +452,21 @@ impl Shim {
 
     /// Writes down how it ended, so that it is there whole or not at all.
     fn write_outcome(&self, info: &Info) {
-        let written = reserve::write(control::BEGUN, &self.json(info));
+        let written = json(info).and_then(|json| reserve::write(control::BEGUN, &json));
         if let Err(error) = written.and_then(|()| std::fs::rename(control::BEGUN, control::ENDED)) {
             complain(format_args!("command {}: its outcome can't be written: {error}", self.start.id));
         }
-    }
-
-    fn json(&self, info: &Info) -> Vec<u8> {
-        // Who reads it finds nothing alive any more, and without them its space is bounded.
-        let kept = Info { processes: Vec::new(), ..info.clone() };
-        serde_json::to_vec(&kept).unwrap_or_else(|error| {
-            complain(format_args!("command {}: what is known of it can't be written: {error}", self.start.id));
-            Vec::new()
-        })
     }
 
     fn pump(&mut self) {
         let (log, end) = (self.log.log(), self.end.as_deref());
         self.connections.retain_mut(|connection| connection.pump(log, end).is_ok());
     }
+}
+
+/// What is kept of a command: who reads it finds nothing alive any more, and without them its space is bounded.
+fn json(info: &Info) -> io::Result<Vec<u8>> {
+    Ok(serde_json::to_vec(&Info { processes: Vec::new(), ..info.clone() })?)
 }
 
 fn read_start(first: &mut UnixStream) -> io::Result<(control::Start, Bytes)> {
