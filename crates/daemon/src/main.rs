@@ -46,6 +46,7 @@ struct Arguments {
     idle_ttl: Option<Duration>,
     dir: Option<PathBuf>,
     cell: Option<String>,
+    command_filter: Option<podbay_jail::CommandFilter>,
     allow_anyone: bool,
     ends_container: bool,
     from: Option<PathBuf>,
@@ -81,6 +82,11 @@ impl Arguments {
                 "--bytes" => arguments.bytes = text(value)?.parse().ok(),
                 "--dir" => arguments.dir = Some(value.into()),
                 "--cell" => arguments.cell = Some(text(value)?),
+                "--command-filter" => {
+                    let name = text(value)?;
+                    let filter = podbay_jail::CommandFilter::parse(&name);
+                    arguments.command_filter = Some(filter.ok_or_else(|| format!("there is no filter '{name}'"))?);
+                }
                 "--ttl" => arguments.ttl = Some(Duration::from_secs(seconds(&flag, text(value)?)?)),
                 "--idle-ttl" => arguments.idle_ttl = Some(Duration::from_secs(seconds(&flag, text(value)?)?)),
                 "--socket-fd" => arguments.socket = Some(number(value)?),
@@ -144,7 +150,7 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
                 .transpose()
                 .map_err(|error| error.to_string())?;
             let bars = cell.map(|cell| cell.prepare()).transpose().map_err(|error| error.to_string())?;
-            Ok(ExitCode::from(exec::zygote::main(socket, bars) as u8))
+            Ok(ExitCode::from(exec::zygote::main(socket, bars, arguments.command_filter) as u8))
         }
         "--version" => {
             println!("podbayd {} (protocol {})", env!("CARGO_PKG_VERSION"), podbay_proto::VERSION);

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use podbay_jail::supervision::{self, CONTROL, Identity, Report, SPEC, STARTED, Spec, Started};
-use podbay_jail::{Cell, Failure, Isolation, Jail, JailError, Jailed, STATE, WORKSPACE};
+use podbay_jail::{Cell, CommandFilter, Failure, Isolation, Jail, JailError, Jailed, STATE, WORKSPACE};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::complaint::complain;
@@ -92,8 +92,11 @@ fn start(dir: &Path, listener: &OwnedFd) -> Result<(Spec, Jailed), String> {
         idle_ttl: spec.idle_ttl_ms.map(Duration::from_millis),
         ..serve::Options::default()
     };
-    if spec.jail.isolation == Isolation::Landlock {
-        without_namespaces(dir, &mut spec.jail, &mut options).map_err(|error| error.to_string())?;
+    match spec.jail.isolation {
+        Isolation::Namespaces => options.command_filter = Some(CommandFilter::Local),
+        Isolation::Landlock => {
+            without_namespaces(dir, &mut spec.jail, &mut options).map_err(|error| error.to_string())?;
+        }
     }
     let socket = listener.as_fd();
     let jailed = podbay_jail::spawn(&spec.jail, &[socket], move || {

@@ -231,8 +231,9 @@ fn keep(file: &File, old: &Stat, wanted_mode: Option<u32>) -> rustix::io::Result
             Err(error) => return Err(error),
         }
     }
-    // After the owner, for changing the owner clears bits of the mode.
-    let mode = wanted_mode.unwrap_or(mode(old));
+    // After the owner, for changing the owner clears bits of the mode. New content has no claim to the old one's set-id
+    // bits: a write in place clears them too.
+    let mode = wanted_mode.unwrap_or(mode(old) & 0o1777);
     rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?;
     Ok(true)
 }

@@ -8,6 +8,9 @@
 //! reach, podbayd is not dumpable and so out of its reach, and since Linux 4.8 a tracer can't carry
 //! its tracee past the filter.
 
+mod set_id;
+mod sockets;
+
 use std::collections::BTreeMap;
 
 use seccompiler::{
@@ -15,6 +18,7 @@ use seccompiler::{
     SeccompRule, TargetArch, sock_filter,
 };
 
+use self::sockets::{Family, NETWORK, UNIX, UNIX_CONNECTED, UNIX_STREAMS};
 use crate::error::{Failure, Step};
 
 #[cfg(target_arch = "x86_64")]
@@ -144,18 +148,19 @@ pub(crate) fn compile(beside: Beside) -> Result<BpfProgram, Failure> {
         clone(&mut rules)?;
         terminals(&mut rules)?;
         personality(&mut rules)?;
-        set_id_bits(&mut rules)?;
+        set_id::refuse(&mut rules)?;
         match beside {
             Beside::Namespaces => {
-                sockets(&mut rules, &[UNIX, INET, INET6, NETLINK])?;
-                rules.insert(libc::SYS_socketpair, vec![rule(&[(0, Op::Ne, UNIX)])?]);
+                let [inet, inet6, netlink] = &NETWORK;
+                sockets::allow(&mut rules, libc::SYS_socket, &[&UNIX, inet, inet6, netlink])?;
+                sockets::allow(&mut rules, libc::SYS_socketpair, &[&UNIX])?;
             }
             Beside::Landlock(alone) => past_landlock(&mut rules, alone)?,
         }
         let denied: BpfProgram =
             SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32), ARCH)?
                 .try_into()?;
-        Ok(prelude().into_iter().chain(denied).collect())
+        Ok(prelude(beside).into_iter().chain(denied).collect())
     };
     make().map_err(std::io::Error::other).step(|| "compile the system call filter".into())
 }
@@ -165,18 +170,71 @@ pub(crate) fn install(program: &BpfProgram) -> Result<(), Failure> {
     seccompiler::apply_filter(program).map_err(std::io::Error::other).step(|| "install the system call filter".into())
 }
 
-/// Before the compiled rules, with an answer of its own: x32 calls (which carry a high bit under
-/// x86_64's name), calls newer than this list, and `clone3`, whose flags are behind a pointer (libc
-/// falls back to `clone`), don't exist. The rules themselves begin by killing other architectures.
-fn prelude() -> [sock_filter; 4] {
+/// What commands can't call although podbayd can. Where there is Landlock alone, a [`Cell`](crate::Cell) has this in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandFilter {
+    /// In namespaces on this machine: no `openat2`, by which files with set-id bits could be made.
+    Local,
+}
+
+impl CommandFilter {
+    /// Its name on a command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+        }
+    }
+
+    /// The one of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Local].into_iter().find(|filter| filter.as_str() == name)
+    }
+
+    /// Installs it for this process and all that it starts.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn install(self) -> Result<(), Failure> {
+        let mut program = match self {
+            Self::Local => answers(&[(libc::SYS_openat2, libc::ENOSYS)]),
+        };
+        program.push(operation(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW));
+        install(&program)
+    }
+}
+
+/// Before the compiled rules, with answers of their own: x32 calls (which carry a high bit under x86_64's name), calls newer
+/// than this list, and `clone3`, whose flags are behind a pointer (libc falls back to `clone`), don't exist. The rules
+/// themselves begin by killing other architectures.
+fn prelude(beside: Beside) -> BpfProgram {
+    let mut calls = vec![(libc::SYS_clone3, libc::ENOSYS)];
+    if matches!(beside, Beside::Landlock(Alone { unix: false, .. })) {
+        calls.push((libc::SYS_openat2, libc::ENOSYS));
+    }
+    calls.extend(set_id::ATTRIBUTES.map(|call| (call, libc::EOPNOTSUPP)));
+    let mut program = answers(&calls);
+    program.push(operation(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, 0, 1, NEWEST));
+    program.push(answer(libc::ENOSYS));
+    program
+}
+
+/// Answers some calls with an error, whatever their arguments, and goes on with the others. The call's number stays loaded.
+fn answers(calls: &[(libc::c_long, i32)]) -> BpfProgram {
     const NUMBER_OFFSET: u32 = 0;
-    let op = |code: u32, jt: u8, jf: u8, k: u32| sock_filter { code: code as u16, jt, jf, k };
-    [
-        op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, NUMBER_OFFSET),
-        op(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, 1, 0, NEWEST),
-        op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::SYS_clone3 as u32),
-        op(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32),
-    ]
+    let mut program = vec![operation(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, NUMBER_OFFSET)];
+    for (call, errno) in calls {
+        program.push(operation(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, *call as u32));
+        program.push(answer(*errno));
+    }
+    program
+}
+
+fn answer(errno: i32) -> sock_filter {
+    operation(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32)
+}
+
+fn operation(code: u32, jt: u8, jf: u8, k: u32) -> sock_filter {
+    sock_filter { code: code as u16, jt, jf, k }
 }
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
@@ -227,70 +285,12 @@ fn personality(rules: &mut Rules) -> Built<()> {
     Ok(())
 }
 
-/// A file with a set-id bit, made in a shared directory, would give its owner's rights to anybody on
-/// the host. (Creating one with `open` gives an empty file, and writing to it clears the bits.)
-fn set_id_bits(rules: &mut Rules) -> Built<()> {
-    const FCHMODAT2: libc::c_long = 452;
-    let bits = [u64::from(libc::S_ISUID), u64::from(libc::S_ISGID)];
-    #[cfg(target_arch = "x86_64")]
-    {
-        rules.insert(libc::SYS_chmod, any_bit(1, &bits)?);
-        rules.insert(libc::SYS_creat, any_bit(1, &bits)?);
-        rules.insert(libc::SYS_mknod, any_bit(1, &bits)?);
-    }
-    rules.insert(libc::SYS_fchmod, any_bit(1, &bits)?);
-    rules.insert(libc::SYS_fchmodat, any_bit(2, &bits)?);
-    rules.insert(FCHMODAT2, any_bit(2, &bits)?);
-    rules.insert(libc::SYS_mknodat, any_bit(2, &bits)?);
-    Ok(())
-}
-
-const UNIX: u64 = libc::AF_UNIX as u64;
-const INET: u64 = libc::AF_INET as u64;
-const INET6: u64 = libc::AF_INET6 as u64;
-const NETLINK: u64 = libc::AF_NETLINK as u64;
-
-/// The part of a socket's type that isn't flags.
-const KIND: u64 = 0xf;
-
-/// Sockets of these families only, and of them the harmless kinds.
-fn sockets(rules: &mut Rules, families: &[u64]) -> Built<()> {
-    let others: Vec<_> = families.iter().map(|family| (0, Op::Ne, *family)).collect();
-    let mut denied = vec![
-        rule(&others)?,
-        // Addresses and routes are asked for by getaddrinfo; no other netlink protocol.
-        rule(&[(0, Op::Eq, NETLINK), (2, Op::Ne, libc::NETLINK_ROUTE as u64)])?,
-        rule(&[(0, Op::Ne, NETLINK), (1, Op::MaskedEq(KIND), libc::SOCK_RAW as u64)])?,
-        rule(&[(1, Op::MaskedEq(KIND), SOCK_PACKET)])?,
-    ];
-    let usual = [
-        libc::IPPROTO_IP,
-        libc::IPPROTO_ICMP,
-        libc::IPPROTO_TCP,
-        libc::IPPROTO_UDP,
-        libc::IPPROTO_ICMPV6,
-        libc::IPPROTO_MPTCP,
-    ];
-    for family in [INET, INET6] {
-        let mut conditions = vec![(0, Op::Eq, family)];
-        conditions.extend(usual.map(|protocol| (2, Op::Ne, protocol as u64)));
-        denied.push(rule(&conditions)?);
-    }
-    rules.insert(libc::SYS_socket, denied);
-    Ok(())
-}
-
-/// The obsolete way to a packet socket, through any family.
-const SOCK_PACKET: u64 = 10;
-
-/// What Landlock doesn't cover: extended attributes by path, the host's System V and POSIX objects, the priorities of
+/// What Landlock doesn't cover: removing extended attributes, the host's System V and POSIX objects, the priorities of
 /// other processes.
 const PAST_LANDLOCK: &[libc::c_long] = &[
-    libc::SYS_setxattr,
-    libc::SYS_lsetxattr,
     libc::SYS_removexattr,
     libc::SYS_lremovexattr,
-    463, // setxattrat
+    libc::SYS_fremovexattr,
     466, // removexattrat
     469, // file_setattr
     libc::SYS_shmget,
@@ -358,33 +358,18 @@ fn past_landlock(rules: &mut Rules, alone: Alone) -> Built<()> {
     for call in others {
         rules.insert(call, vec![rule(&[(0, Op::Ne, 0)])?]);
     }
-    let mut families = Vec::new();
+    let mut families: Vec<&Family> = Vec::new();
     if alone.unix {
-        families.push(UNIX);
+        families.push(&UNIX_STREAMS);
     }
     if alone.network {
-        families.extend([INET, INET6, NETLINK]);
+        families.extend(&NETWORK);
     }
     if families.is_empty() {
         rules.extend(OF_SOCKETS.iter().map(|call| (*call, Vec::new())));
-        rules.insert(libc::SYS_socket, Vec::new());
-    } else {
-        sockets(rules, &families)?;
     }
-    // A pair that is connected for good can be had: interpreters wake their event loops by it. One of datagram sockets
-    // can't: each end can send to any address, the host's log and bus among them.
-    let datagrams = [libc::SOCK_DGRAM, libc::SOCK_RAW, libc::SOCK_RDM].map(|kind| kind as u64);
-    let unix_datagrams = || {
-        let denied = datagrams.map(|kind| rule(&[(0, Op::Eq, UNIX), (1, Op::MaskedEq(KIND), kind)]));
-        denied.into_iter().collect::<Built<Vec<_>>>()
-    };
-    let mut pairs = unix_datagrams()?;
-    pairs.push(rule(&[(0, Op::Ne, UNIX)])?);
-    rules.insert(libc::SYS_socketpair, pairs);
-    if alone.unix
-        && let Some(denied) = rules.get_mut(&libc::SYS_socket)
-    {
-        denied.extend(unix_datagrams()?);
-    }
+    sockets::allow(rules, libc::SYS_socket, &families)?;
+    // Interpreters wake their event loops by a pair.
+    sockets::allow(rules, libc::SYS_socketpair, &[&UNIX_CONNECTED])?;
     Ok(())
 }

@@ -80,6 +80,7 @@ pub use cell::{Bars, Cell, end_descendants, keep_signals_in};
 pub use cgroup::{Cgroup, sweep};
 pub use errand::Errands;
 pub use error::{Failure, JailError};
+pub use filter::CommandFilter;
 pub use ids::own_id;
 pub use jail::{
     ARTEFACTS, INSIDE_GID, INSIDE_UID, INSIDE_USER, Isolation, Jail, Limits, Mount, Network, STATE, WORKSPACE,

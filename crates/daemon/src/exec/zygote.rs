@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Command, Stdio};
 
-use podbay_jail::{Bars, Cell};
+use podbay_jail::{Bars, Cell, CommandFilter};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
@@ -25,6 +25,7 @@ const DESCRIPTORS: usize = descriptors::MOST;
 pub struct Zygote {
     socket: UnixStream,
     cell: Option<Cell>,
+    filter: Option<CommandFilter>,
 }
 
 /// A zygote that was forked before there was an asynchronous runtime.
@@ -34,14 +35,14 @@ pub struct Forked(std::os::unix::net::UnixStream);
 ///
 /// # Errors
 /// When the kernel has no room for a socket or a process, or can't confine commands as the cell says.
-pub fn fork(cell: Option<&Cell>) -> io::Result<Forked> {
+pub fn fork(cell: Option<&Cell>, filter: Option<CommandFilter>) -> io::Result<Forked> {
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     let bars = cell.map(Cell::prepare).transpose().map_err(io::Error::other)?;
     match sys::fork()? {
         Fork::Parent => Ok(Forked(ours)),
         Fork::Child => {
             drop(ours);
-            std::process::exit(main(theirs.into(), bars));
+            std::process::exit(main(theirs.into(), bars, filter));
         }
     }
 }
@@ -51,9 +52,9 @@ impl Zygote {
     ///
     /// # Errors
     /// When the socket can't be watched.
-    pub fn new(forked: Forked, cell: Option<Cell>) -> io::Result<Self> {
+    pub fn new(forked: Forked, cell: Option<Cell>, filter: Option<CommandFilter>) -> io::Result<Self> {
         forked.0.set_nonblocking(true)?;
-        Ok(Self { socket: UnixStream::from_std(forked.0)?, cell })
+        Ok(Self { socket: UnixStream::from_std(forked.0)?, cell, filter })
     }
 
     /// Starts another one by running podbayd anew, after the first was killed.
@@ -67,8 +68,11 @@ impl Zygote {
         if let Some(cell) = &self.cell {
             command.arg("--cell").arg(serde_json::to_string(cell)?);
         }
+        if let Some(filter) = self.filter {
+            command.arg("--command-filter").arg(filter.as_str());
+        }
         command.spawn()?;
-        Self::new(Forked(ours), self.cell.clone())
+        Self::new(Forked(ours), self.cell.clone(), self.filter)
     }
 
     /// Forks a shim with these descriptors.
@@ -80,8 +84,9 @@ impl Zygote {
     }
 }
 
-/// The zygote's life, until podbayd is gone. Its children, the shims, stay. Commands are put behind the bars.
-pub fn main(socket: OwnedFd, bars: Option<Bars>) -> i32 {
+/// The zygote's life, until podbayd is gone. Its children, the shims, stay. Commands are put behind the bars; the filter
+/// holds for zygote and shims too.
+pub fn main(socket: OwnedFd, bars: Option<Bars>, filter: Option<CommandFilter>) -> i32 {
     // It and the shims run podbayd's own program anew after a restart, which makes them readable again.
     sys::hide_memory();
     sys::heed_signals();
@@ -97,6 +102,9 @@ pub fn main(socket: OwnedFd, bars: Option<Bars>) -> i32 {
     sys::close_from(if bars.is_some() { BARS + 1 } else { BARS });
     // Commands may signal each other, and their shims, but not podbayd.
     if bars.is_some() && podbay_jail::keep_signals_in().is_err() {
+        return 1;
+    }
+    if filter.is_some_and(|filter| filter.install().is_err()) {
         return 1;
     }
     let Ok(children) = sys::child_signals() else { return 1 };

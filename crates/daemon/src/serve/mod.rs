@@ -63,6 +63,8 @@ pub struct Options {
     pub ready: Option<OwnedFd>,
     /// What commands are confined to, where the sandbox as a whole may more than they.
     pub cell: Option<podbay_jail::Cell>,
+    /// Which system calls commands don't have although podbayd has them.
+    pub command_filter: Option<podbay_jail::CommandFilter>,
     /// Paths that stand for others, where the sandbox has no file system of its own.
     pub elsewhere: Vec<(PathBuf, PathBuf)>,
 }
@@ -106,7 +108,7 @@ pub fn run(mut options: Options) -> io::Result<Outcome> {
         Err(error) => return Err(error.into()),
     }
     sys::survive_failed_writes();
-    let forked = zygote::fork(options.cell.as_ref())?;
+    let forked = zygote::fork(options.cell.as_ref(), options.command_filter)?;
     sys::hide_memory();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -139,10 +141,11 @@ async fn serve(options: Options, state: &Path, socket: Option<OwnedFd>, forked: 
         true => lifetime::Lifetime::kept(state, options.ttl, options.idle_ttl),
         false => lifetime::Lifetime::new(options.ttl, options.idle_ttl),
     };
+    let zygote = Zygote::new(forked, options.cell, options.command_filter)?;
     let daemon = Arc::new(Daemon {
         instance: random_name()?,
         state: RawPath::from(state.as_os_str().as_bytes()),
-        execs: Arc::new(Execs::new(state, workdir.clone(), Zygote::new(forked, options.cell)?, files.clone())?),
+        execs: Arc::new(Execs::new(state, workdir.clone(), zygote, files.clone())?),
         files,
         workdir,
         repeats: Arc::default(),

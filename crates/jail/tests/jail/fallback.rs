@@ -34,7 +34,7 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 /// A jail without namespaces. Root's is a user of its own, whose the workspace is.
-fn jail(world: &World) -> Jail {
+pub(crate) fn jail(world: &World) -> Jail {
     let mut jail = world.jail();
     jail.isolation = Isolation::Landlock;
     let workspace = world.directory("work");
@@ -47,7 +47,7 @@ fn jail(world: &World) -> Jail {
 }
 
 /// Tries something as a command does: behind podbayd's walls and its own.
-fn attempt_as_command(jail: &Jail, inside: impl FnOnce() -> Verdict) {
+pub(crate) fn attempt_as_command(jail: &Jail, inside: impl FnOnce() -> Verdict) {
     let cell = Cell::of(jail).unwrap();
     attempt(jail, || {
         step_in(&cell)?;
@@ -116,7 +116,7 @@ fn metadata(world: &World) {
         // Where the filter leaves it to the kernel, that has another number for it.
         let errno = if world.root { libc::EACCES } else { libc::EPERM };
         refused("utimensat", libc::SYS_utimensat, [at, path, 0, 0, 0, 0], errno)?;
-        refused("setxattr", libc::SYS_setxattr, [path, text(c"user.x"), path, 1, 0, 0], libc::EPERM)?;
+        refused("setxattr", libc::SYS_setxattr, [path, text(c"user.x"), path, 1, 0, 0], libc::EOPNOTSUPP)?;
         let own = File::create(workspace.join("own")).unwrap();
         own.set_permissions(fs::Permissions::from_mode(0o755)).map_err(|e| format!("the control: fchmod: {e}"))?;
         let by_path = fs::set_permissions(workspace.join("own"), fs::Permissions::from_mode(0o700));

@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
@@ -21,7 +21,6 @@ pub(crate) const CASES: &[Case] = &[
     ("device_nodes_cannot_be_made", devices),
     ("file_handles_are_no_way_out", handles),
     ("setuid_files_give_nothing", setuid_files),
-    ("set_id_bits_cannot_be_made", set_id_bits),
     ("files_belong_to_the_directorys_owner", ownership),
     ("artefact_places_are_writable", artefacts),
 ];
@@ -221,38 +220,6 @@ fn setuid_files(world: &World) {
             code => Err(format!("the setuid program was somebody else or had capabilities: {code:?}")),
         }
     });
-}
-
-fn set_id_bits(world: &World) {
-    let shared = world.directory("shared");
-    let mut jail = world.jail();
-    jail.workspace = Some(shared.clone());
-    attempt(&jail, || {
-        fs::write("/workspace/a", "x").unwrap();
-        let file = File::open("/workspace/a").unwrap();
-        for bits in [0o4755, 0o2755, 0o6777] {
-            let a = text(c"/workspace/a");
-            let at = libc::AT_FDCWD as u64;
-            #[cfg(target_arch = "x86_64")]
-            refused("chmod", libc::SYS_chmod, [a, bits, 0, 0, 0, 0], libc::EPERM)?;
-            let fd = std::os::fd::AsRawFd::as_raw_fd(&file) as u64;
-            refused("fchmod", libc::SYS_fchmod, [fd, bits, 0, 0, 0, 0], libc::EPERM)?;
-            refused("fchmodat", libc::SYS_fchmodat, [at, a, bits, 0, 0, 0], libc::EPERM)?;
-            refused("fchmodat2", 452, [at, a, bits, 0, 0, 0], libc::EPERM)?;
-        }
-        fs::set_permissions("/workspace/a", fs::Permissions::from_mode(0o700)).unwrap();
-        // Made with the bit, then filled: the filling must take it away.
-        let mut options = OpenOptions::new();
-        let made = options.write(true).create_new(true).mode(0o4755).open("/workspace/b");
-        if let Ok(mut made) = made {
-            std::io::Write::write_all(&mut made, b"#!/bin/sh\n").unwrap();
-        }
-        Ok(())
-    });
-    for entry in fs::read_dir(&shared).unwrap() {
-        let meta = entry.unwrap().metadata().unwrap();
-        assert_eq!(meta.mode() & 0o6000, 0, "a set-id file with {} bytes is on the host", meta.len());
-    }
 }
 
 fn ownership(world: &World) {

@@ -15,11 +15,13 @@ mod privileges;
 mod processes;
 mod raw;
 mod remains;
+mod set_id;
 mod work;
 
 fn main() -> std::process::ExitCode {
     harness::main(&[
         files::CASES,
+        set_id::CASES,
         links::CASES,
         descriptors::CASES,
         privileges::CASES,

@@ -110,20 +110,35 @@ fn kinds(world: &World) {
             socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_KOBJECT_UEVENT)?;
             socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_AUDIT)?;
             socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_SCTP)?;
-            for family in 3..46 {
-                if ![libc::AF_INET6, libc::AF_NETLINK].contains(&family) {
-                    socket(family, libc::SOCK_DGRAM, 0)?;
+            // DCCP and SCTP came as protocol 0 of kinds that nobody looked at. Refused is what isn't on this list, and
+            // the kernel may still not have what is.
+            let usual = [
+                (libc::AF_UNIX, vec![libc::SOCK_STREAM, libc::SOCK_DGRAM, libc::SOCK_SEQPACKET], vec![0, 1]),
+                (libc::AF_NETLINK, vec![libc::SOCK_RAW, libc::SOCK_DGRAM], vec![libc::NETLINK_ROUTE]),
+                (libc::AF_INET, vec![libc::SOCK_STREAM], vec![0, libc::IPPROTO_TCP, libc::IPPROTO_MPTCP]),
+                (libc::AF_INET6, vec![libc::SOCK_STREAM], vec![0, libc::IPPROTO_TCP, libc::IPPROTO_MPTCP]),
+                (libc::AF_INET, vec![libc::SOCK_DGRAM], vec![0, libc::IPPROTO_UDP, libc::IPPROTO_ICMP]),
+                (libc::AF_INET6, vec![libc::SOCK_DGRAM], vec![0, libc::IPPROTO_UDP, libc::IPPROTO_ICMPV6]),
+            ];
+            for (family, kind) in (0..48).flat_map(|family| (0..16).map(move |kind| (family, kind))) {
+                for protocol in (0..24).chain([33, 58, 94, 132, 136, 255, 256, libc::IPPROTO_MPTCP, 263]) {
+                    let is = |(of, kinds, protocols): &(i32, Vec<i32>, Vec<i32>)| {
+                        *of == family && kinds.contains(&kind) && protocols.contains(&protocol)
+                    };
+                    if !usual.iter().any(is) {
+                        socket(family, kind, protocol)?;
+                        let pair = [family as u64, kind as u64, protocol as u64, 0, 0, 0];
+                        refused("socketpair", libc::SYS_socketpair, pair, libc::EPERM)?;
+                    }
                 }
             }
-            let usual = [
-                (libc::AF_UNIX, libc::SOCK_STREAM),
-                (libc::AF_INET, libc::SOCK_STREAM),
-                (libc::AF_INET, libc::SOCK_DGRAM),
-            ];
-            usual.into_iter().try_for_each(|(family, kind)| {
-                let made = call(libc::SYS_socket, [family as u64, kind as u64, 0, 0, 0, 0]);
-                made.map(drop).map_err(|errno| format!("the control: socket({family}, {kind}): errno {errno}"))
-            })
+            for (family, kinds, protocols) in usual {
+                for kind in kinds.iter().flat_map(|kind| [*kind, kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK]) {
+                    let made = call(libc::SYS_socket, [family as u64, kind as u64, protocols[0] as u64, 0, 0, 0]);
+                    made.map_err(|errno| format!("the control: socket({family}, {kind}): errno {errno}"))?;
+                }
+            }
+            Ok(())
         });
     }
 }

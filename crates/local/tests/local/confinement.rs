@@ -22,6 +22,7 @@ pub(crate) const CASES: &[Case] = &[
     ("commands can't forge what was recorded of them", records),
     ("input that nobody reads hurts nobody", unread_input),
     ("a killed zygote is replaced", zygote),
+    ("nothing makes a set-id file", set_id),
     ("what a sandbox closed to itself is removed", closed_directories),
     ("a guardian that is killed leaves nothing", guardian),
     ("a workspace with the id in its name is the sandbox's", own_workspace),
@@ -313,6 +314,61 @@ fn zygote(world: &World) {
         }
         assert!(local.delete(&made.id).await.unwrap());
     });
+}
+
+/// A workspace of root's got a set-gid program with the sandbox's content: by `open`, by an ACL, by `openat2`.
+fn set_id(world: &World) {
+    let shared = world.directory("shared");
+    let program = r#"
+import ctypes, errno, os, struct
+libc = ctypes.CDLL(None, use_errno=True)
+def refused(what, number, action):
+    try:
+        action()
+        print(what, "worked")
+    except OSError as error:
+        if error.errno != number:
+            print(what, error)
+def openat2(how):
+    if libc.syscall(437, -100, b"new", how, len(how)) < 0:
+        raise OSError(ctypes.get_errno(), "openat2")
+acl = struct.pack("<I" + "HHI" * 3, 2, 1, 7, 2**32 - 1, 4, 5, 2**32 - 1, 32, 5, 2**32 - 1)
+open("own", "w").write("x")
+for mode in 0o4755, 0o2644:
+    refused("open", errno.EPERM, lambda: os.open("new", os.O_CREAT | os.O_WRONLY, mode))
+    refused("O_TMPFILE", errno.EPERM, lambda: os.open(".", os.O_TMPFILE | os.O_WRONLY, mode))
+    refused("mknod", errno.EPERM, lambda: os.mknod("new", mode))
+    refused("chmod", errno.EPERM, lambda: os.chmod("own", mode))
+    refused("openat2", errno.ENOSYS, lambda: openat2(struct.pack("QQQ", os.O_CREAT | os.O_WRONLY, mode, 0)))
+for file in "own", os.open("own", os.O_RDWR):
+    refused("ACL", errno.ENOTSUP, lambda: os.setxattr(file, "system.posix_acl_access", acl))
+"#;
+    let local = world.local_with(Options { workspace: Some(shared.clone()), ..Options::default() });
+    run(async {
+        let made = make(&local, &Wanted::default()).await;
+        assert_eq!(python(&made.sandbox, program).await, "");
+        let line = "mkdir d && chmod 750 d && cp -a own copy && install -m 755 own installed && tar cf - own | tar xf - -C d && cat d/own";
+        let output = made.sandbox.run(line).await.unwrap();
+        assert_eq!((output.code(), output.text().as_ref()), (Some(0), "x"));
+        // podbayd itself doesn't make one either, and a file whose content it replaces loses its bits, as a write does.
+        let owned = Write { mode: Some(0o4755), ..Write::new("made") };
+        assert!(made.sandbox.write(&owned, "x").await.is_err());
+        fs::set_permissions(shared.join("own"), fs::Permissions::from_mode(0o6755)).unwrap();
+        made.sandbox.write(&Write::new("own"), "y").await.unwrap();
+        // The same for commands of a second zygote.
+        made.sandbox.run("kill -KILL $(sed 's/.*) //' /proc/$PPID/stat | cut -d ' ' -f 2)").await.unwrap();
+        until("commands run again", Duration::from_secs(5), async || {
+            made.sandbox.run("echo again").await.unwrap().text() == "again\n"
+        })
+        .await;
+        assert_eq!(python(&made.sandbox, program).await, "");
+        assert!(local.delete(&made.id).await.unwrap());
+    });
+    for entry in fs::read_dir(&shared).unwrap() {
+        let entry = entry.unwrap();
+        let mode = entry.metadata().unwrap().mode();
+        assert_eq!(mode & 0o6000, 0, "{} has {mode:o}", entry.path().display());
+    }
 }
 
 fn closed_directories(world: &World) {
