@@ -9,6 +9,7 @@ mod connection;
 mod error;
 mod exec;
 mod file_operations;
+mod links;
 pub mod provider;
 mod session;
 mod transfer;

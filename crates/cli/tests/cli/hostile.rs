@@ -37,6 +37,26 @@ fn a_link_in_the_sandbox_leads_nowhere_on_this_machine() {
     }
 }
 
+/// `cp` made links that were harmless one by one; followed one through another they led out of the target.
+#[test]
+fn a_chain_of_links_leads_nowhere_on_this_machine() {
+    let home = Home::new();
+    let here = tempfile::tempdir().unwrap();
+    assert!(home.output(&["create", "--name", "box"]).status.success());
+    let script = "mkdir -p d/a/b; echo fine > d/a/fine; ln -s ../.. d/a/b/up; ln -s a/b/up/.. d/x; ln -s x/secret d/y; \
+                  ln -s . d/flat; ln -s a/fine d/fine";
+    assert!(home.output(&["exec", "box", "--", "sh", "-c", script]).status.success());
+    std::fs::write(here.path().join("secret"), "secret").unwrap();
+    let target = here.path().join("d");
+    // The second time the first one's links are there.
+    for _ in 0..2 {
+        let output = home.output(&["cp", "box:d", target.to_str().unwrap()]);
+        assert!(output.status.success() && text(&output.stderr).contains("x was left out"), "{}", text(&output.stderr));
+        assert_eq!(std::fs::read_to_string(target.join("fine")).unwrap(), "fine\n");
+        assert!(std::fs::read(target.join("y")).is_err() && std::fs::symlink_metadata(target.join("x")).is_err());
+    }
+}
+
 #[test]
 fn trees_come_back_as_they_went() {
     let home = Home::new();
