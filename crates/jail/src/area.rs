@@ -1,10 +1,14 @@
 //! The directories of a sandbox that has no mount namespace: where its state, its temporary files and, unless it was given
 //! one, its workspace lie on the host.
 
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
-use std::path::Path;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Gid, Mode, OFlags, Uid, fchmod, fchown, mkdirat, openat};
+use rustix::path::Arg;
 
 use crate::error::{Failure, JailError, Step};
 use crate::ids::Who;
@@ -30,34 +34,43 @@ pub fn furnish(dir: &Path, jail: &mut Jail) -> Result<(), JailError> {
         open_the_way(dir)?;
     }
     let area = dir.join(AREA);
+    let parent = open(CWD, dir).step(|| format!("open {}", dir.display()))?;
     // Others look for nothing in here, but root's sandbox has to get through.
-    make(&area, 0o711)?;
-    let (state, temporary, workspace) = (area.join("state"), area.join("tmp"), area.join("workspace"));
-    let own = |path: &Path| -> Result<(), Failure> {
-        make(path, 0o700)?;
-        match who.switches {
-            true => chown(path, Some(who.uid), Some(who.gid)).step(|| format!("give {} away", path.display())),
-            false => Ok(()),
+    let place = make(parent.as_fd(), AREA, 0o711)?;
+    let own = |parent: BorrowedFd<'_>, name: &str, inner: &[&str]| -> Result<PathBuf, Failure> {
+        let made = make(parent, name, 0o700)?;
+        let inner = inner.iter().map(|name| make(made.as_fd(), name, 0o700)).collect::<Result<Vec<_>, _>>()?;
+        // Given away at the very end, from the inside out, and by descriptor: the owner of a workspace is a user of this
+        // machine, who may put a link to a file of root's into a directory as soon as it is theirs.
+        for given in inner.iter().chain([&made]).filter(|_| who.switches) {
+            let (uid, gid) = (Uid::from_raw(who.uid), Gid::from_raw(who.gid));
+            fchown(given, Some(uid), Some(gid)).step(|| format!("give {name} to the sandbox's user"))?;
         }
+        Ok(area.join(name))
     };
-    own(&state)?;
-    own(&state.join(COMMANDS))?;
-    own(&state.join(ARTEFACTS))?;
-    own(&temporary)?;
+    jail.state = Some(own(place.as_fd(), "state", &[COMMANDS, ARTEFACTS])?);
+    jail.temporary = Some(own(place.as_fd(), "tmp", &[])?);
     if jail.workspace.is_none() {
-        own(&workspace)?;
-        jail.workspace = Some(workspace);
+        jail.workspace = Some(own(place.as_fd(), "workspace", &[])?);
     }
-    jail.state = Some(state);
-    jail.temporary = Some(temporary);
     Ok(())
 }
 
-fn make(path: &Path, mode: u32) -> Result<(), Failure> {
-    let step = || format!("make {}", path.display());
-    DirBuilder::new().mode(mode).create(path).step(step)?;
-    // The umask has no say here.
-    fs::set_permissions(path, Permissions::from_mode(mode)).step(step)
+fn open(parent: BorrowedFd<'_>, path: impl Arg) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(parent, path, flags, Mode::empty())
+}
+
+/// Makes a directory and opens it.
+fn make(parent: BorrowedFd<'_>, name: &str, mode: u32) -> Result<OwnedFd, Failure> {
+    let mode = Mode::from_raw_mode(mode);
+    let made = mkdirat(parent, name, mode).and_then(|()| {
+        let made = open(parent, name)?;
+        // The umask has no say here.
+        fchmod(&made, mode)?;
+        Ok(made)
+    });
+    made.step(|| format!("make the sandbox's directory {name}"))
 }
 
 /// Lets the sandbox's user, who is a stranger, through to its directory. What else lies on the way is closed by its own

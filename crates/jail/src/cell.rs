@@ -21,7 +21,7 @@ use crate::errand::{self, Errands};
 use crate::error::{Failure, JailError};
 use crate::fence::{self, Openable};
 use crate::filter::{self, Alone, Beside};
-use crate::ids::Who;
+use crate::ids::own_id;
 use crate::jail::{Jail, Network};
 use crate::{area, guardian, source};
 
@@ -32,7 +32,8 @@ pub struct Cell {
     /// Places of the host, and whether they can be written.
     given: Vec<(PathBuf, bool)>,
     network: bool,
-    owns_nothing: bool,
+    /// The user of its own that root's sandbox may have, who has nothing on this host but the sandbox.
+    own: Option<u32>,
 }
 
 impl Cell {
@@ -47,10 +48,11 @@ impl Cell {
             given.extend([(state.join(area::ARTEFACTS), true), (state.join(area::COMMANDS), false)]);
         }
         given.extend(jail.mounts.iter().map(|mount| (mount.host.clone(), mount.writable)));
-        Ok(Self { given, network: jail.network != Network::None, owns_nothing: Who::of(jail)?.owns_nothing })
+        let own = rustix::process::geteuid().is_root().then(|| own_id(&jail.id)).transpose()?;
+        Ok(Self { given, network: jail.network != Network::None, own })
     }
 
-    /// Opens all of it.
+    /// Opens all of it, as the sandbox's user.
     ///
     /// # Errors
     /// When a place is gone, or the kernel can't confine like that.
@@ -61,12 +63,14 @@ impl Cell {
         }
         // Real paths: what was opened through no link is where it was said to be.
         let places = self.given.iter().filter(|(_, writable)| *writable).map(|(place, _)| place.clone()).collect();
+        // Asked of the process itself: the workspace, by which its user was chosen, may be another by now.
+        let owns_nothing = self.own == Some(rustix::process::geteuid().as_raw());
         let compile =
             |metadata| filter::compile(Beside::Landlock(Alone { unix: false, network: self.network, metadata }));
         Ok(Bars {
             rules: fence::unapplied(&openable)?,
             program: compile(true)?,
-            question: if self.owns_nothing { None } else { Some((errand::filter(), compile(false)?)) },
+            question: if owns_nothing { None } else { Some((errand::filter(), compile(false)?)) },
             places,
         })
     }

@@ -6,14 +6,14 @@
 use std::cell::RefCell;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 
+use rustix::fs::fstat;
 use rustix::process::{Gid, Pid, Uid, WaitOptions};
 use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::error::{Failure, JailError, Step};
 use crate::jail::{INSIDE_GID, INSIDE_UID, Jail};
-use crate::sys;
+use crate::{source, sys};
 
 /// Host uids of root's sandboxes. systemd's registry of ranges has nothing here: containers end
 /// below it, and from 2^31 on some programs take ids for negative.
@@ -97,8 +97,6 @@ pub(crate) struct Who {
     pub(crate) gid: u32,
     /// Whether we are root and have to become them.
     pub(crate) switches: bool,
-    /// Whether the user is one of our own range, who has nothing on this host but the sandbox.
-    pub(crate) owns_nothing: bool,
 }
 
 impl Who {
@@ -107,7 +105,7 @@ impl Who {
     pub(crate) fn of(jail: &Jail) -> Result<Self, JailError> {
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         if uid != 0 {
-            return Ok(Self { uid, gid, switches: false, owns_nothing: false });
+            return Ok(Self { uid, gid, switches: false });
         }
         let unsupported = |why: String, fix: &str| JailError::Unsupported {
             what: "isolation: landlock as root".into(),
@@ -119,18 +117,20 @@ impl Who {
             let why = format!("this root lacks {:?}, and a sandbox can't be root", NEEDED - held);
             return Err(unsupported(why, "run as an ordinary user, or give the container these capabilities"));
         }
-        let own = own_id(&jail.id)?;
         let Some(workspace) = &jail.workspace else {
-            return Ok(Self { uid: own, gid: own, switches: true, owns_nothing: true });
+            let own = own_id(&jail.id)?;
+            return Ok(Self { uid: own, gid: own, switches: true });
         };
-        let owner = fs::metadata(workspace).step(|| format!("look at {}", workspace.display()))?;
-        match owner.uid() {
+        // Through no link: where it leads would be the choice of whoever may change the way.
+        let found = source::open_without_links(workspace)?;
+        let owner = fstat(found).step(|| format!("look at {}", workspace.display()))?;
+        match owner.st_uid {
             0 => {
                 let reason = "belongs to root, and a sandbox is never root: chown it to an ordinary user, whom the \
                               sandbox then is, or leave it out for a temporary one";
                 Err(JailError::invalid("workspace", workspace.display(), reason))
             }
-            uid => Ok(Self { uid, gid: owner.gid(), switches: true, owns_nothing: uid == own }),
+            uid => Ok(Self { uid, gid: owner.st_gid, switches: true }),
         }
     }
 

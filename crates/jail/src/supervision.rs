@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -168,15 +169,21 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens every directory of a tree to its owner. Links are left alone.
+/// Opens every directory of a tree to its owner. It goes by descriptors: whoever the tree belongs to may exchange a directory
+/// for a link meanwhile, and a link is left alone.
 fn open_all(path: &Path) -> io::Result<()> {
-    let mut left = vec![path.to_owned()];
+    let at = |dir: &OwnedFd| PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()));
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut left = vec![rustix::fs::open(path, flags, Mode::empty())?];
     while let Some(dir) = left.pop() {
-        fs::set_permissions(&dir, fs::Permissions::from_mode(0o700))?;
-        for entry in fs::read_dir(&dir)? {
+        fs::set_permissions(at(&dir), fs::Permissions::from_mode(0o700))?;
+        for entry in fs::read_dir(at(&dir))? {
             let entry = entry?;
             if entry.file_type()?.is_dir() {
-                left.push(entry.path());
+                match rustix::fs::openat(&dir, entry.file_name(), flags, Mode::empty()) {
+                    Err(Errno::NOTDIR | Errno::LOOP | Errno::NOENT) => {}
+                    below => left.push(below?),
+                }
             }
         }
     }

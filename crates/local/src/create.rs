@@ -15,7 +15,7 @@ use rustix::fs::{CWD, RenameFlags};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 use crate::error::{Error, Result};
-use crate::home::Home;
+use crate::home::{Home, Program};
 use crate::options::Options;
 
 /// How long a program that was only just written may be busy.
@@ -134,11 +134,11 @@ async fn supervise(home: &Home, dir: &Path, listener: UnixListener) -> Result<(L
 }
 
 /// Starts the supervisor, which goes on by itself when its first process has ended.
-async fn start(podbayd: &Path, dir: &Path, listener: OwnedFd, leash: OwnedFd) -> Result<ExitStatus> {
+async fn start(podbayd: &Program, dir: &Path, listener: OwnedFd, leash: OwnedFd) -> Result<ExitStatus> {
     let log = fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(dir.join("supervisor.log"));
     let log = log.map_err(Error::home(dir, "the log can't be made"))?;
-    let mut command = tokio::process::Command::new(podbayd);
-    command.arg("supervise").arg("--dir").arg(dir).env_clear().current_dir("/");
+    let mut command = tokio::process::Command::new(podbayd.to_run());
+    command.arg0(podbayd.path()).arg("supervise").arg("--dir").arg(dir).env_clear().current_dir("/");
     command.stdin(Stdio::from(listener)).stdout(Stdio::from(leash)).stderr(log);
     let begun = Instant::now();
     loop {
@@ -150,7 +150,7 @@ async fn start(podbayd: &Path, dir: &Path, listener: OwnedFd, leash: OwnedFd) ->
             }
             Err(error) => {
                 let what = "podbayd can't be started; is its file system mounted noexec? Set PODBAY_HOME elsewhere";
-                return Err(Error::home(podbayd, what)(error));
+                return Err(Error::home(podbayd.path(), what)(error));
             }
         }
     }

@@ -20,6 +20,20 @@ pub enum Error {
         source: std::io::Error,
     },
 
+    /// Somebody else could exchange what is in a directory for sandboxes, the program that is run included.
+    #[error(
+        "can't keep sandboxes in {}: {} {why}. Set PODBAY_HOME (or the setting `home`) to a directory of your own, or \
+         leave it unset", path.display(), at.display()
+    )]
+    Untrusted {
+        /// The directory for sandboxes.
+        path: PathBuf,
+        /// The directory on the way to it that isn't safe.
+        at: PathBuf,
+        /// Why not.
+        why: String,
+    },
+
     /// The sandbox couldn't be made.
     #[error("the sandbox can't be made: {0}")]
     Create(String),

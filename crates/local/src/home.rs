@@ -1,60 +1,66 @@
 //! Where local sandboxes have their directories.
 
-use std::fs::{self, DirBuilder};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use podbay_jail::supervision::{NEW, SANDBOXES};
+use rustix::fs::{Mode, OFlags};
 
 use crate::error::{Error, Result};
+use crate::trust;
+
+/// Below the home: where podbayd is.
+const PROGRAMS: &str = "bin";
 
 /// The directory below which local sandboxes live: `$PODBAY_HOME`, else `podbay` in the user's runtime directory, else
-/// `/tmp/podbay-UID`. Nothing in it outlives a restart of the machine, and neither do sandboxes.
+/// `/tmp/podbay-UID` (for root `/run/podbay-local`). Nothing in it outlives a restart of the machine, and neither do sandboxes.
 #[derive(Debug, Clone)]
 pub struct Home {
+    /// Its real path: through no link, and through no directory that somebody else could exchange.
     path: PathBuf,
+    programs: Arc<OwnedFd>,
 }
 
 impl Home {
     /// The user's.
     ///
     /// # Errors
-    /// When it can't be made, or belongs to someone else.
+    /// When it can't be made, or somebody else could exchange what is in it.
     pub fn of_user() -> Result<Self> {
-        let uid = rustix::process::getuid();
-        let path = match (std::env::var_os("PODBAY_HOME"), std::env::var_os("XDG_RUNTIME_DIR")) {
-            (Some(home), _) if !home.is_empty() => PathBuf::from(home),
-            (_, Some(runtime)) if Path::new(&runtime).is_dir() => Path::new(&runtime).join("podbay"),
-            _ if uid.is_root() => PathBuf::from("/run/podbay-local"),
-            _ => PathBuf::from(format!("/tmp/podbay-{}", uid.as_raw())),
-        };
-        Self::at(path)
+        let uid = rustix::process::geteuid();
+        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        if let Some(home) = set("PODBAY_HOME") {
+            return Self::at(home);
+        }
+        // After `su` and `sudo -E` it is another user's: nothing to complain about, and nothing to use.
+        if let Some(runtime) = set("XDG_RUNTIME_DIR").filter(|runtime| runtime.is_dir()) {
+            match trust::open(&runtime).and_then(|_| Self::at(runtime.join("podbay"))) {
+                Err(error @ Error::Untrusted { .. }) => tracing::debug!(%error, "XDG_RUNTIME_DIR isn't used"),
+                home => return home,
+            }
+        }
+        match uid.is_root() {
+            true => Self::at("/run/podbay-local"),
+            false => Self::at(format!("/tmp/podbay-{}", uid.as_raw())),
+        }
     }
 
     /// One at a path.
     ///
     /// # Errors
-    /// When it can't be made, or belongs to someone else.
+    /// When it can't be made, or somebody else could exchange what is in it.
     pub fn at(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         // Supervisors outlive the working directory of whoever started them.
         let path = std::path::absolute(&path).map_err(Error::home(&path, "it can't be named"))?;
-        for dir in [path.clone(), path.join(SANDBOXES), path.join(NEW), path.join("bin")] {
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(&dir)
-                .map_err(Error::home(&dir, "the directory can't be made"))?;
+        let (dir, path) = trust::open(&path)?;
+        for name in [SANDBOXES, NEW] {
+            trust::open_in(dir.as_fd(), &path, name)?;
         }
-        let meta = fs::symlink_metadata(&path).map_err(Error::home(&path, "it can't be looked at"))?;
-        // In a directory that all may write to, someone else could have been first.
-        if meta.uid() != rustix::process::getuid().as_raw() || meta.mode() & 0o022 != 0 {
-            let source =
-                io::Error::new(io::ErrorKind::PermissionDenied, "it must be yours and writable by nobody else");
-            return Err(Error::home(&path, "it isn't safe to use; set PODBAY_HOME to another directory")(source));
-        }
-        Ok(Self { path })
+        let programs = trust::open_in(dir.as_fd(), &path, PROGRAMS)?;
+        Ok(Self { path, programs: Arc::new(programs) })
     }
 
     /// Where the sandboxes are.
@@ -67,27 +73,59 @@ impl Home {
         self.path.join(NEW)
     }
 
-    /// podbayd as a file. It is written once for each build.
-    pub(crate) fn podbayd(&self) -> Result<PathBuf> {
+    /// podbayd, opened to be run. It is written once for each build.
+    pub(crate) fn podbayd(&self) -> Result<Program> {
         let arch = std::env::consts::ARCH;
         let bytes = podbay_embed::daemon(arch).ok_or(Error::NoDaemon(arch))?;
-        let path = self.path.join("bin").join(format!("podbayd-{:016x}", fingerprint(bytes)));
-        if fs::metadata(&path).is_ok_and(|meta| meta.len() == bytes.len() as u64) {
-            return Ok(path);
+        let name = format!("podbayd-{:016x}", fingerprint(bytes));
+        let path = self.path.join(PROGRAMS).join(&name);
+        if let Some(file) = self.existing(&name, bytes.len()) {
+            return Ok(Program { file, path });
         }
-        let temporary = path.with_extension(format!("{:08x}", rand::random::<u32>()));
-        write_program(&temporary, bytes)
-            .and_then(|()| fs::rename(&temporary, &path))
-            .map_err(Error::home(&temporary, "podbayd can't be written"))?;
-        Ok(path)
+        let temporary = format!("{name}.{:08x}", rand::random::<u32>());
+        self.write_program(&temporary, bytes)
+            .and_then(|()| Ok(rustix::fs::renameat(&*self.programs, &temporary, &*self.programs, &name)?))
+            .map_err(Error::home(&path, "podbayd can't be written"))?;
+        let gone = || io::Error::new(io::ErrorKind::InvalidData, "it was exchanged meanwhile");
+        let file = self.existing(&name, bytes.len()).ok_or_else(gone);
+        Ok(Program { file: file.map_err(Error::home(&path, "podbayd can't be used"))?, path })
+    }
+
+    fn existing(&self, name: &str, length: usize) -> Option<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&*self.programs, name, flags, Mode::empty()).ok()?;
+        let stat = rustix::fs::fstat(&file).ok()?;
+        (trust::is_own_file(&stat) && u64::try_from(stat.st_size) == Ok(length as u64)).then_some(file)
+    }
+
+    fn write_program(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // Root's sandboxes have users of their own, who run it again when one of podbayd's processes was killed.
+        let mode = Mode::from_raw_mode(0o755);
+        let mut file = std::fs::File::from(rustix::fs::openat(&*self.programs, name, flags, mode)?);
+        // The umask has no say here.
+        rustix::fs::fchmod(&file, mode)?;
+        file.write_all(bytes)
     }
 }
 
-fn write_program(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = fs::File::create(path)?;
-    // Root's sandboxes have users of their own, who run it again when one of podbayd's processes was killed.
-    file.set_permissions(fs::Permissions::from_mode(0o755))?;
-    file.write_all(bytes)
+/// podbayd's file, held open: what is run is what was looked at.
+pub(crate) struct Program {
+    file: OwnedFd,
+    path: PathBuf,
+}
+
+impl Program {
+    /// A path by which it can be run while this value lives.
+    pub(crate) fn to_run(&self) -> PathBuf {
+        use std::os::fd::AsRawFd;
+        format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
+    }
+
+    /// Where it lies, for people.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
 }
 
 /// Tells builds apart. Nobody but the user can write here, so it need not withstand an attacker.

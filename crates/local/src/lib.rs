@@ -12,6 +12,8 @@ mod options;
 mod provider;
 mod record;
 mod remains;
+mod trust;
+mod workspace;
 
 pub use error::{Error, Result};
 pub use home::Home;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use podbay_jail::{Isolation, Jail, Limits, Mount, Network};
 
 use crate::error::{Error, Result};
+use crate::workspace;
 
 /// In a workspace's path, this stands for the sandbox's id.
 const ID: &str = "{id}";
@@ -63,13 +64,11 @@ impl Options {
             let source = std::io::Error::from(std::io::ErrorKind::NotFound);
             return Err(Error::home(&path, "the workspace isn't a directory; make it, or name another")(source));
         }
-        std::fs::create_dir_all(&path).map_err(Error::home(&path, "the workspace can't be made"))?;
         // Without namespaces nothing maps root's files to the sandbox's user, so they are that user's.
-        if self.isolation == Isolation::Landlock && rustix::process::geteuid().is_root() {
-            let owner = podbay_jail::own_id(id).map_err(|error| Error::BadOptions(error.to_string()))?;
-            std::os::unix::fs::chown(&path, Some(owner), Some(owner))
-                .map_err(Error::home(&path, "the workspace can't be given to the sandbox's user"))?;
-        }
+        let owner = (self.isolation == Isolation::Landlock && rustix::process::geteuid().is_root())
+            .then(|| podbay_jail::own_id(id).map_err(|error| Error::BadOptions(error.to_string())))
+            .transpose()?;
+        workspace::make(&path, owner)?;
         Ok(path)
     }
 }

@@ -13,3 +13,4 @@ mod raw_doctor;
 mod sessions;
 mod settings;
 mod terminal;
+mod trust;

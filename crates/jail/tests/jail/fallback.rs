@@ -14,7 +14,7 @@ use std::time::Duration;
 use podbay_jail::{Cell, Exit, Isolation, Jail, Mount, Network, keep_signals_in, own_id, spawn};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::harness::{Case, Verdict, World, attempt, start, unreadable};
+use crate::harness::{Case, Verdict, World, attempt, skip, start, unreadable};
 use crate::processes::{descendants, lives, soon};
 use crate::raw::{self, call, refused, text};
 
@@ -30,6 +30,7 @@ pub(crate) const CASES: &[Case] = &[
     ("fallback_ends_all_it_started", all_end),
     ("fallback_dies_with_its_maker", dies_with_maker),
     ("fallback_refuses_what_it_cannot_do", refusals),
+    ("fallback_gives_away_nothing_but_its_own", giving_away),
     ("fallback_is_named_where_there_are_no_namespaces", no_namespaces),
 ];
 
@@ -405,6 +406,48 @@ fn refusals(world: &World) {
         refused(&|jail| jail.workspace = Some(world.scratch.clone()), "belongs to root");
     }
     refused(&|jail| jail.mounts.push(Mount { host: "/usr".into(), inside: "/x".into(), writable: false }), "/usr too");
+}
+
+/// Root gave a directory to the workspace's owner, then made others in it and gave them away by path: the owner could put a
+/// link to a file of root's there in between.
+fn giving_away(world: &World) {
+    const OWNER: u32 = 54_321;
+    if !world.root {
+        skip("only root gives anything away");
+    }
+    let precious = world.scratch.join("precious");
+    fs::write(&precious, "root's").unwrap();
+    let workspace = world.directory("work");
+    chown(&workspace, Some(OWNER), Some(OWNER)).unwrap();
+    let attacker = raw::helper().unwrap_or_else(|| {
+        let them = (rustix::process::Gid::from_raw(OWNER), rustix::process::Uid::from_raw(OWNER));
+        rustix::thread::set_thread_groups(&[]).unwrap();
+        rustix::thread::set_thread_res_gid(them.0, them.0, them.0).unwrap();
+        rustix::thread::set_thread_res_uid(them.1, them.1, them.1).unwrap();
+        loop {
+            for name in ["exec", "artefacts"] {
+                let place = world.scratch.join("box/area/state").join(name);
+                if fs::remove_dir(&place).is_ok() {
+                    let _ = std::os::unix::fs::symlink(&precious, &place);
+                }
+            }
+        }
+    });
+    for _ in 0..300 {
+        let dir = world.directory("box");
+        let mut jail = jail_at(world, &workspace);
+        podbay_jail::furnish(&dir, &mut jail).unwrap();
+        let owner = fs::symlink_metadata(jail.state.unwrap()).unwrap();
+        assert_eq!(std::os::unix::fs::MetadataExt::uid(&owner), OWNER, "the control: it is given away");
+        assert_eq!(std::os::unix::fs::MetadataExt::uid(&fs::metadata(&precious).unwrap()), 0);
+        fs::rename(&dir, world.scratch.join("gone")).unwrap();
+        fs::remove_dir_all(world.scratch.join("gone")).unwrap();
+    }
+    kill_process(Pid::from_raw(attacker).unwrap(), Signal::KILL).unwrap();
+}
+
+fn jail_at(world: &World, workspace: &Path) -> Jail {
+    Jail { isolation: Isolation::Landlock, workspace: Some(workspace.to_owned()), ..world.jail() }
 }
 
 /// As on a machine that gives nobody a user namespace.
