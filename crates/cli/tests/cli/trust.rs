@@ -27,7 +27,7 @@ impl Attacker {
             chown(path, Some(OTHER), Some(OTHER)).unwrap();
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).unwrap();
         };
-        ["evil", ""].map(|name| owned(&dir.path().join(name)));
+        ["evil", ""].iter().for_each(|name| owned(&dir.path().join(name)));
         let exchange = "
 import ctypes, os
 libc = ctypes.CDLL(None)

@@ -37,14 +37,80 @@ struct Rule {
 
 /// Programs that run the command in their arguments.
 const WRAPPERS: &[&str] = &[
-    "builtin", "busybox", "chroot", "chrt", "command", "doas", "env", "exec", "fakeroot", "firejail", "flock",
-    "ionice", "ltrace", "nice", "nohup", "nsenter", "parallel", "prlimit", "runuser", "script", "setarch", "setpriv",
-    "setsid", "ssh", "stdbuf", "strace", "su", "sudo", "taskset", "time", "timeout", "toybox", "unbuffer", "unshare",
-    "watch", "xargs", "xvfb-run",
+    "builtin",
+    "busybox",
+    "catatonit",
+    "choom",
+    "chpst",
+    "chronic",
+    "chroot",
+    "chrt",
+    "command",
+    "coreutils",
+    "cpulimit",
+    "dbus-run-session",
+    "doas",
+    "dumb-init",
+    "eatmydata",
+    "entr",
+    "env",
+    "exec",
+    "faketime",
+    "fakeroot",
+    "firejail",
+    "flock",
+    "gdb",
+    "gosu",
+    "i386",
+    "ionice",
+    "linux32",
+    "linux64",
+    "ltrace",
+    "nice",
+    "nohup",
+    "nsenter",
+    "numactl",
+    "parallel",
+    "perf",
+    "pkexec",
+    "prlimit",
+    "proxychains",
+    "rlwrap",
+    "runuser",
+    "script",
+    "sem",
+    "setarch",
+    "setpriv",
+    "setsid",
+    "sg",
+    "ssh",
+    "start-stop-daemon",
+    "stdbuf",
+    "strace",
+    "su",
+    "su-exec",
+    "sudo",
+    "systemd-run",
+    "taskset",
+    "time",
+    "timeout",
+    "tini",
+    "torsocks",
+    "toybox",
+    "unbuffer",
+    "unshare",
+    "valgrind",
+    "watch",
+    "x86_64",
+    "xargs",
+    "xvfb-run",
 ];
 
+/// Builtins that set variables.
+const SETTERS: &[&str] = &["declare", "export", "local", "readonly", "typeset"];
+
 /// Wrappers that add words of their own to the command.
-const FEEDERS: &[&str] = &["parallel", "xargs"];
+const FEEDERS: &[&str] = &["parallel", "sem", "xargs"];
 
 /// A command with more words than this isn't looked at.
 const MOST_WORDS: usize = 4_096;
@@ -136,12 +202,30 @@ impl CommandRules {
         }
         let name = base(&name.text);
         match name {
-            "eval" => self.check_joined(arguments, depth),
-            "trap" => self.check_joined(&arguments[..arguments.len().min(1)], depth),
-            "alias" => arguments.iter().try_for_each(|word| match word.text.split_once('=') {
-                Some((_, value)) if word.is_static() => self.check_script(value, depth + 1),
-                Some(_) => Err("an alias in it is only known when it runs".to_owned()),
-                None => Ok(()),
+            "eval" => self.check_joined(after_options(arguments), depth),
+            "trap" => {
+                let arguments = after_options(arguments);
+                self.check_joined(&arguments[..arguments.len().min(1)], depth)
+            }
+            "alias" if arguments.iter().any(|word| word.text.contains(['=', ANY])) => {
+                Err("what a name with an alias runs can't be told".to_owned())
+            }
+            "hash" if has_option(arguments, 'p') => Err("what a hashed name runs can't be told".to_owned()),
+            "." | "source" => match after_options(arguments).first() {
+                Some(file) if is_plain_file(file) => Ok(()),
+                _ => Err(format!("what '{name}' reads in it can't be checked")),
+            },
+            "mapfile" | "readarray" if has_option(arguments, 'C') => Err(format!("'{name} -C' evaluates its argument")),
+            "compgen" | "complete" if has_option(arguments, 'C') || has_option(arguments, 'W') => {
+                Err(format!("'{name}' evaluates its arguments"))
+            }
+            "bind" | "enable" | "fc" => Err(format!("what '{name}' runs can't be told")),
+            _ if SETTERS.contains(&name) => arguments.iter().try_for_each(|word| {
+                let variable = word.text.split(['=', '+', ANY]).next().unwrap_or_default();
+                match shell::SETTINGS.contains(&variable) || word.text.starts_with(ANY) {
+                    true => Err(format!("'{name}' may set a variable whose value shells run")),
+                    false => Ok(()),
+                }
             }),
             "find" => {
                 let runs = |word: &Word| ["-exec", "-execdir", "-ok", "-okdir"].contains(&word.text.as_str());
@@ -176,9 +260,22 @@ impl CommandRules {
             let lines = operands.iter().take(if several { 2 } else { 1 });
             return lines.into_iter().try_for_each(|line| self.check_joined(std::slice::from_ref(*line), depth));
         }
-        let reads_input =
-            arguments.iter().any(|word| word.text == "-s" || word.text == "-" || word.text == "/dev/stdin");
-        let file = arguments.iter().find(|word| !option(word));
+        let starts = ["--rcfile", "--init-file", "--rc", "--init"];
+        if arguments.iter().any(|word| starts.iter().any(|start| word.text.starts_with(start)))
+            || has_option(arguments, 'i')
+        {
+            return Err("a shell in it reads a start file, which can't be checked".to_owned());
+        }
+        let reads_input = has_option(arguments, 's') || arguments.iter().any(|word| word.text == "-");
+        let file = arguments.iter().find(|word| !option(word) && word.text != "-");
+        if let Some(file) = file.filter(|file| !is_plain_file(file)) {
+            return match (file.text.as_str(), input) {
+                ("/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0", Some(input)) => {
+                    self.check_joined(std::slice::from_ref(input), depth)
+                }
+                _ => Err("a shell in it runs a file that is only known when it runs".to_owned()),
+            };
+        }
         match (file, input) {
             (Some(_), _) if !reads_input => Ok(()),
             (_, Some(input)) => self.check_joined(std::slice::from_ref(input), depth),
@@ -190,7 +287,16 @@ impl CommandRules {
     /// The command may begin at any of the wrapper's words.
     fn check_wrapped(&self, name: &str, words: &[Word], input: Option<&Word>, depth: u32) -> Result<(), String> {
         let mut words = words.to_vec();
-        if FEEDERS.contains(&name) {
+        let feeds = FEEDERS.contains(&name);
+        if feeds {
+            words = with_placeholders(name, &words);
+            let runs =
+                |word: &&Word| !word.text.starts_with('-') && !word.text.starts_with(|c: char| c.is_ascii_digit());
+            let command: Vec<&str> = words.iter().filter(runs).map(|word| base(&word.text)).collect();
+            let passes_on = |name: &&str| WRAPPERS.contains(name) || SHELLS.contains(name) || *name == "eval";
+            if !command.is_empty() && command.iter().all(passes_on) {
+                return Err(format!("which command '{name}' runs in it is only known when it runs"));
+            }
             words.push(Word::literal(&ANY.to_string()));
         }
         let mut seen = false;
@@ -198,24 +304,93 @@ impl CommandRules {
             let option = word.text.starts_with('-');
             let number = word.text.starts_with(|c: char| c.is_ascii_digit());
             if !word.is_static() {
-                let fed = FEEDERS.contains(&name) && at + 1 == words.len();
+                let fed = feeds && at + 1 == words.len();
                 if !seen && !fed && !option {
                     return Err(format!("which command '{name}' runs in it is only known when it runs"));
                 }
                 continue;
             }
-            // `env -S 'rm -rf x'`, `watch 'rm -rf x'`, `su -c 'rm -rf x'`.
-            if word.text.contains(char::is_whitespace) {
-                self.check_script(&word.text, depth + 1)?;
+            if name == "env" && word.text.contains('\\') {
+                return Err("'env' takes words apart in its own way".to_owned());
+            }
+            // `env -S 'rm -rf x'`, `env '-Srm -rf x'`, `watch 'rm -rf x'`, `su '--command=rm -rf x'`.
+            for script in scripts(&word.text) {
+                self.check_script(script, depth + 1)?;
+            }
+            let variable = word.text.split('=').next().unwrap_or_default();
+            if shell::SETTINGS.contains(&variable) {
+                return Err(format!("a shell may run what {variable} is set to"));
             }
             if option || word.text.contains('=') {
                 continue;
             }
             self.check_command(&words[at..], input, depth, true)?;
-            seen |= !number;
+            // What follows an option may be its value; then the command is still to come.
+            let value = at > 0 && words[at - 1].text.starts_with('-');
+            seen |= !number && !value && !WRAPPERS.contains(&base(&word.text));
         }
         Ok(())
     }
+}
+
+/// What follows the options of a builtin.
+fn after_options(words: &[Word]) -> &[Word] {
+    let end = words.iter().position(|word| !word.text.starts_with('-') || word.text == "-").unwrap_or(words.len());
+    let marked = words[..end].iter().position(|word| word.text == "--").map(|at| at + 1);
+    &words[marked.unwrap_or(end)..]
+}
+
+/// Whether a short option is among a command's words, or may be.
+fn has_option(words: &[Word], letter: char) -> bool {
+    let sets = |word: &Word| {
+        let text = word.text.as_str();
+        text.starts_with(ANY) || text.starts_with('-') && !text.starts_with("--") && text.contains([letter, ANY])
+    };
+    words.iter().take_while(|word| word.text != "--").any(sets)
+}
+
+/// Whether a word names a file that is there before the line runs, as far as that can be told.
+fn is_plain_file(word: &Word) -> bool {
+    word.is_static() && !word.text.starts_with("/dev/") && !word.text.starts_with("/proc/")
+}
+
+/// Where a word of a wrapper may be a line of its own, behind an option's letter or name too.
+fn scripts(word: &str) -> Vec<&str> {
+    let mut scripts = Vec::new();
+    if word.contains(char::is_whitespace) {
+        scripts.push(word);
+        scripts.extend(word.split_once('=').map(|(_, value)| value));
+    }
+    if let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.starts_with('-')) {
+        scripts.extend(letters.split_once(['S', 'c']).map(|(_, script)| script));
+    } else if let Some((_, value)) = word.strip_prefix("--").and_then(|option| option.split_once('=')) {
+        scripts.push(value);
+    }
+    scripts
+}
+
+/// The words of `xargs` or `parallel`, in which what they put other words in place of can be anything.
+fn with_placeholders(name: &str, words: &[Word]) -> Vec<Word> {
+    let mut places = vec!["{}".to_owned()];
+    let mut rest = Vec::with_capacity(words.len());
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let text = word.text.as_str();
+        let place = ["--replace=", "-I", "-i"].iter().find_map(|option| text.strip_prefix(option));
+        match place {
+            Some("") if text == "-I" => places.extend(words.next().map(|next| next.text.clone())),
+            Some(place) => places.push(place.to_owned()),
+            None => rest.push(word.clone()),
+        }
+    }
+    places.retain(|place| !place.is_empty());
+    for word in &mut rest {
+        let replaced = places.iter().any(|place| word.text.contains(place.as_str()));
+        if replaced || name != "xargs" && word.text.contains('{') {
+            word.text = ANY.to_string();
+        }
+    }
+    rest
 }
 
 impl Rule {
@@ -279,211 +454,4 @@ fn denied(rule: &Rule) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn decide(rules: &[&str], line: &str) -> Result<(), String> {
-        CommandRules::deny(rules.iter().copied(), Matching::Words).check_line(line.as_bytes())
-    }
-
-    /// Ways around `rm -rf` and `curl` that people and models have found.
-    const BYPASSES: &[&str] = &[
-        "rm -rf /",
-        "rm  -rf /",
-        "rm -fr /",
-        "rm -r -f /",
-        "rm -Rf /",
-        "rm --recursive --force /",
-        "rm --rec -f x",
-        "rm x -rf",
-        "rm -rvf x",
-        "/bin/rm -rf x",
-        "\\rm -rf x",
-        "r''m -rf x",
-        "r\"m\" -r'f' x",
-        "r\\m -\\rf x",
-        "r\\\nm -rf x",
-        "A=1 rm -rf x",
-        "A=$(true) B='x y' rm -rf x",
-        "true; rm -rf x",
-        "true && rm -rf x",
-        "true || rm -rf x",
-        "true & rm -rf x",
-        "true\nrm -rf x",
-        "echo x | rm -rf x",
-        "(rm -rf x)",
-        "{ rm -rf x; }",
-        "! rm -rf x",
-        "if true; then rm -rf x; fi",
-        "while rm -rf x; do :; done",
-        "for i in 1 2; do rm -rf $i; done",
-        "case x in x) rm -rf y;; esac",
-        "case x in (x) rm -rf y;; esac",
-        "echo $(case x in x) rm -rf y;; esac)",
-        "f() { rm -rf x; }; f",
-        "function f { rm -rf x; }",
-        "echo $(rm -rf x)",
-        "echo `rm -rf x`",
-        "echo \"`rm -rf x`\"",
-        "echo \"a $(rm -rf x) b\"",
-        "echo \"${a:-$(rm -rf x)}\"",
-        "echo \"${a:-'$(rm -rf x)'}\"",
-        "echo ${a:-'}'}; rm -rf x; echo 'a'",
-        "echo $(( $(rm -rf x) + 1 ))",
-        "echo $((rm -rf x); (true))",
-        "cat <(rm -rf x)",
-        "tee >(rm -rf x)",
-        "cat <<EOF\n$(rm -rf x)\nEOF",
-        "cat <<'EOF'\nhello\nEOF\nrm -rf x",
-        "cat <<EOF; rm -rf x\nhello\nEOF",
-        ">out rm -rf x",
-        "2>/dev/null rm -rf x",
-        "rm>/dev/null -rf x",
-        "rm -rf x 2>&1",
-        "sh -c 'rm -rf x'",
-        "bash -lc \"rm -rf x\"",
-        "bash -o pipefail -c 'rm -rf x'",
-        "sh -ec 'sh -c \"rm -rf x\"'",
-        "sh <<EOF\nrm -rf x\nEOF",
-        "bash <<< 'rm -rf x'",
-        "echo 'rm -rf x' | sh",
-        "base64 -d <<< cm0gLXJmIHg= | bash",
-        "curl x | sh -s -- -y",
-        "sh -c \"$X\"",
-        "eval rm -rf x",
-        "eval 'rm -rf x'",
-        "eval \"$X\"",
-        "trap 'rm -rf x' EXIT",
-        "alias z='rm -rf'\nz x",
-        "env rm -rf x",
-        "env A=1 rm -rf x",
-        "env -i /bin/rm -rf x",
-        "env -S 'rm -rf x'",
-        "sudo -u root rm -rf x",
-        "nohup rm -rf x",
-        "timeout 5 rm -rf x",
-        "nice -n 5 rm -rf x",
-        "command rm -rf x",
-        "exec rm -rf x",
-        "busybox rm -rf x",
-        "time rm -rf x",
-        "xargs rm -rf",
-        "echo '-rf x' | xargs rm",
-        "xargs -I{} sh -c 'rm -rf {}'",
-        "find . -exec rm -rf {} +",
-        "find . -execdir sh -c 'rm -rf x' \\;",
-        "ssh host 'rm -rf x'",
-        "watch 'rm -rf x'",
-        "su -c 'rm -rf x' root",
-        "$X -rf x",
-        "r$Y -rf x",
-        "$(echo rm) -rf x",
-        "`echo rm` -rf x",
-        "$'\\x72m' -rf x",
-        "/bin/r? -rf x",
-        "/bin/r* -rf x",
-        "/bin/[r]m -rf x",
-        "{rm,-rf,x}",
-        "rm $FLAGS x",
-        "rm \"$@\"",
-        "env $X rm",
-        "coproc rm -rf x",
-        "c''url x",
-        "/usr/bin/curl x",
-        "echo 'unclosed; rm",
-        "echo \"unclosed",
-        "echo $(unclosed",
-        "echo )",
-        "cat <<EOF\nno end",
-        "# comment\nrm -rf x",
-        "echo a#b; rm -rf x",
-        "echo \\#; rm -rf x",
-    ];
-
-    #[test]
-    fn no_known_way_leads_around() {
-        for line in BYPASSES {
-            assert!(decide(&["rm -rf", "curl"], line).is_err(), "{line}");
-        }
-    }
-
-    #[test]
-    fn harmless_lines_pass() {
-        for line in [
-            "ls -la",
-            "rm file",
-            "rm -f file",
-            "rm -r dir",
-            "rm \"dir/$f\"",
-            "rm ./*.o",
-            "echo rm -rf /",
-            "echo 'use curl'",
-            "grep -rf patterns src",
-            "cat curl.txt",
-            "git commit -m 'remove rm -rf and curl'",
-            "python3 -c 'print(\"curl\")'",
-            "cat <<'EOF' > notes\nrm -rf is dangerous\ncurl too\nEOF",
-            "cat <<EOF > notes\n$HOME and curl\nEOF",
-            "for f in *.py; do python3 \"$f\" > \"$f.out\" 2>&1; done",
-            "if [ -f x ] && [[ -d y ]]; then echo yes; else echo no; fi",
-            "case $x in a|b) echo ab;; *) echo other;; esac",
-            "x=$((1 + (2 * 3))); echo $x",
-            "make -j$(nproc) test 2>&1 | tail -n 5",
-            "find . -name '*.rs' -exec wc -l {} +",
-            "sh script.sh --curl",
-            "awk '{print $1,$2}' file",
-            "timeout 10 python3 -m pytest -q",
-            "(cd src && ls) > listing # rm -rf",
-            "f() { echo hi; }; f",
-            "printf '%s\\n' \"${x:-default}\" | sort -u",
-            "cat <<< hello",
-            "",
-        ] {
-            assert_eq!(decide(&["rm -rf", "curl"], line), Ok(()), "{line}");
-        }
-    }
-
-    #[test]
-    fn arguments_without_a_shell_are_words() {
-        let rules = CommandRules::deny(["rm -rf"], Matching::Words);
-        let check = |words: &[&str]| rules.check_argv(words.iter().map(|word| word.as_bytes()));
-        assert!(check(&["/bin/rm", "-r", "-f", "x"]).is_err());
-        assert!(check(&["sh", "-c", "rm -rf x"]).is_err());
-        assert!(check(&["env", "rm", "-rf", "x"]).is_err());
-        assert_eq!(check(&["echo", "$(rm -rf x)", "*"]), Ok(()));
-    }
-
-    #[test]
-    fn the_substring_mode_is_the_replaced_packages() {
-        let rules = CommandRules::deny(["rm -rf", "curl"], Matching::Substring);
-        assert!(rules.check_line(b"echo rm -rf").is_err());
-        assert!(rules.check_line(b"cat curl.txt").is_err());
-        assert_eq!(rules.check_line(b"rm  -rf x"), Ok(()));
-    }
-
-    #[test]
-    fn nothing_that_comes_in_takes_long_or_deep() {
-        let begun = std::time::Instant::now();
-        for piece in [
-            "(",
-            "$(",
-            "`",
-            "${",
-            "\"$(",
-            "$((",
-            "{",
-            "<(",
-            "a|",
-            "sh -c '",
-            "<<E\n",
-            "eval ",
-            "env ",
-            "xargs find -exec ",
-            "a ",
-        ] {
-            let _ = decide(&["rm -rf"], &piece.repeat(20_000));
-            let _ = decide(&["rm -rf"], &format!("{}{}", piece.repeat(5_000), ")".repeat(5_000)));
-        }
-        assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
-    }
-}
+mod tests;

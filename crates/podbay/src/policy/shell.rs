@@ -15,6 +15,10 @@ const LONGEST: usize = 256 << 10;
 /// Commands nested deeper than this aren't looked at.
 const DEEPEST: usize = 40;
 
+/// Variables whose value shells run, or read commands from.
+pub(super) const SETTINGS: &[&str] =
+    &["BASH_ENV", "BASHOPTS", "ENV", "PROMPT_COMMAND", "PS0", "PS1", "PS2", "PS4", "SHELLOPTS", "ZDOTDIR"];
+
 /// One word, unquoted. [`ANY`] stands in it for what is only known when it runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Word {
@@ -32,6 +36,15 @@ impl Word {
     /// Whether all of it is known.
     pub(super) fn is_static(&self) -> bool {
         !self.text.contains(ANY)
+    }
+
+    /// Whether bash runs a command in it where it makes a number of it, though it is quoted: `a[$(command)]`.
+    fn evaluates(&self) -> bool {
+        let begins = |(at, _): (usize, &str)| {
+            let name = self.text[..at].ends_with(|c: char| c == '_' || c.is_ascii_alphanumeric());
+            name && (self.text[at..].contains("$(") || self.text[at..].contains('`') || self.text[at..].contains("${"))
+        };
+        self.text.match_indices('[').any(begins)
     }
 
     fn is(&self, keyword: &str) -> bool {
@@ -112,7 +125,7 @@ impl Scanner {
         let mut cases = 0_usize;
         loop {
             let Some(c) = self.peek(0) else {
-                self.flush(&mut current, &mut cases);
+                self.flush(&mut current, &mut cases)?;
                 self.depth -= 1;
                 return match close {
                     None if self.waiting.is_empty() => Ok(()),
@@ -121,8 +134,8 @@ impl Scanner {
                 };
             };
             match c {
-                ' ' | '\t' | '\r' => self.at += 1,
-                '\\' if self.peek(1) == Some('\n') => self.at += 2,
+                ' ' | '\t' => self.at += 1,
+                '\\' if self.peek(1) == Some('\n') => self.continuation()?,
                 '#' => {
                     while self.peek(0).is_some_and(|c| c != '\n') {
                         self.at += 1;
@@ -130,26 +143,29 @@ impl Scanner {
                 }
                 '\n' => {
                     self.at += 1;
-                    self.flush(&mut current, &mut cases);
+                    self.flush(&mut current, &mut cases)?;
                     self.documents()?;
                 }
                 '&' if self.peek(1) == Some('>') => self.redirection(&mut current)?,
                 ';' | '&' | '|' => {
                     self.at += 1;
-                    self.flush(&mut current, &mut cases);
+                    self.flush(&mut current, &mut cases)?;
                 }
                 '(' => {
+                    if self.peek(1) == Some('(') {
+                        self.no_shift()?;
+                    }
                     self.at += 1;
-                    self.flush(&mut current, &mut cases);
+                    self.flush(&mut current, &mut cases)?;
                     self.list(Some(')'))?;
                 }
                 ')' => {
                     self.at += 1;
                     if cases > 0 {
                         current.pattern = true;
-                        self.flush(&mut current, &mut cases);
+                        self.flush(&mut current, &mut cases)?;
                     } else if close == Some(')') {
-                        self.flush(&mut current, &mut cases);
+                        self.flush(&mut current, &mut cases)?;
                         self.depth -= 1;
                         return Ok(());
                     } else {
@@ -159,7 +175,9 @@ impl Scanner {
                 '<' | '>' if self.peek(1) != Some('(') => self.redirection(&mut current)?,
                 _ => {
                     let word = self.word()?;
-                    let descriptor = !word.quoted && word.text.bytes().all(|byte| byte.is_ascii_digit());
+                    let named = |text: &str| text.starts_with('{') && text.ends_with('}');
+                    let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+                    let descriptor = !word.quoted && (number(&word.text) || named(&word.text));
                     if !(descriptor && matches!(self.peek(0), Some('<' | '>')) && self.peek(1) != Some('(')) {
                         current.words.push(word);
                     }
@@ -168,13 +186,66 @@ impl Scanner {
         }
     }
 
+    /// Backslash and line end, which a shell takes out before it looks for anything else. Between two words that is easy; where
+    /// it may tear an operator or a name apart, it isn't followed.
+    fn continuation(&mut self) -> Result<(), String> {
+        let before = self.at.checked_sub(1).and_then(|at| self.chars.get(at)).copied();
+        let after = self.peek(2);
+        let plain = |c: Option<char>| c.is_none_or(|c| c.is_alphanumeric() || " \t\n-_./,:=\"'".contains(c));
+        // `\\` before it may be an escaped backslash or not.
+        if !plain(before) || !(plain(after) || matches!(before, None | Some(' ' | '\t' | '\n'))) {
+            return Err("it goes on in another line in the middle of an operator".to_owned());
+        }
+        self.at += 2;
+        Ok(())
+    }
+
+    /// A `((`: two groups, or arithmetic, in which `<<` is no here-document.
+    fn no_shift(&self) -> Result<(), String> {
+        let mut open = 0_usize;
+        for at in self.at..self.chars.len() {
+            match (self.chars[at], self.chars.get(at + 1)) {
+                ('<', Some('<')) => return Err("it may shift numbers or begin a here-document".to_owned()),
+                ('(', _) => open += 1,
+                (')', _) => open = open.saturating_sub(1),
+                _ => {}
+            }
+            if open == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// A command is complete: what stands before its name goes.
-    fn flush(&mut self, current: &mut Simple, cases: &mut usize) {
+    fn flush(&mut self, current: &mut Simple, cases: &mut usize) -> Result<(), String> {
         let mut simple = std::mem::take(current);
+        if let Some(word) = simple.words.iter().find(|word| word.evaluates()) {
+            return Err(format!("'{}' runs a command when a number is made of it", word.text.replace(ANY, "…")));
+        }
         let mut words = std::mem::take(&mut simple.words).into_iter().peekable();
-        let begins =
-            ["if", "then", "else", "elif", "fi", "do", "done", "while", "until", "!", "{", "}", "time", "coproc"];
+        let begins = ["if", "then", "else", "elif", "fi", "do", "done", "while", "until", "!", "{", "}", "time"];
+        let mut assigned = false;
         while let Some(word) = words.peek() {
+            if word.is("coproc") {
+                return Err("what 'coproc' runs can't be told".to_owned());
+            }
+            if word.is_assignment() {
+                assigned = true;
+                if let Some((name, _)) = word.text.split_once('=')
+                    && SETTINGS.contains(&name.trim_end_matches('+'))
+                {
+                    return Err(format!("a shell may run what {name} is set to"));
+                }
+            } else if assigned && (word.is("case") || word.is("esac") || begins.iter().any(|keyword| word.is(keyword)))
+            {
+                return Err("a keyword follows an assignment".to_owned());
+            }
+            if word.is("time") {
+                words.next();
+                while words.next_if(|word| word.text.starts_with('-')).is_some() {}
+                continue;
+            }
             let (opens, closes) = (word.is("case"), word.is("esac"));
             if opens {
                 *cases += 1;
@@ -194,6 +265,7 @@ impl Scanner {
         if !simple.words.is_empty() {
             self.found.push(simple);
         }
+        Ok(())
     }
 
     fn redirection(&mut self, current: &mut Simple) -> Result<(), String> {
@@ -234,6 +306,7 @@ impl Scanner {
     fn documents(&mut self) -> Result<(), String> {
         for (number, end, quoted, tabs) in std::mem::take(&mut self.waiting) {
             let mut body = String::new();
+            let mut goes_on = String::new();
             loop {
                 if self.at >= self.chars.len() {
                     return Err("a here-document has no end".to_owned());
@@ -247,9 +320,18 @@ impl Scanner {
                     line.push(c);
                 }
                 let line = if tabs { line.trim_start_matches('\t').to_owned() } else { line };
+                // Shells don't agree whether a line that goes on in the next can hide or make the end.
+                let joined = format!("{goes_on}{line}");
+                if !goes_on.is_empty() && (line == end || joined == end) {
+                    return Err("it isn't clear where a here-document ends".to_owned());
+                }
                 if line == end {
                     break;
                 }
+                goes_on = match line.strip_suffix('\\').filter(|_| !quoted) {
+                    Some(start) => format!("{}{start}", joined.strip_suffix(&line).unwrap_or_default()),
+                    None => String::new(),
+                };
                 body.push_str(&line);
                 body.push('\n');
             }
@@ -283,7 +365,9 @@ impl Scanner {
         let mut braces = false;
         while let Some(c) = self.peek(0) {
             match c {
-                ' ' | '\t' | '\r' | '\n' | ';' | '&' | '|' | ')' => break,
+                // A blank for some, a part of a name for shells.
+                '\r' => return Err("it has a carriage return outside of quotes".to_owned()),
+                ' ' | '\t' | '\n' | ';' | '&' | '|' | ')' => break,
                 '(' => {
                     // Patterns of bash, `@(a|b)`, look like this too; in doubt it is a group, and its words are commands.
                     break;
@@ -293,8 +377,11 @@ impl Scanner {
                     self.list(Some(')'))?;
                     word.text.push(ANY);
                 }
+                '<' | '>' if word.text.contains('[') && !word.quoted && !word.text.contains(']') => {
+                    return Err("it compares or shifts within a subscript".to_owned());
+                }
                 '<' | '>' => break,
-                '\\' if self.peek(1) == Some('\n') => self.at += 2,
+                '\\' if self.peek(1) == Some('\n') => self.continuation()?,
                 '\\' => {
                     word.quoted = true;
                     word.text.push(self.peek(1).ok_or("it ends with a backslash")?);
@@ -350,8 +437,10 @@ impl Scanner {
             }
         }
         // `{a,b}` becomes several words in bash, and `{}` whatever xargs and find put there.
-        if braces && (word.text.contains(',') || word.text.contains("..") || word.text.contains("{}")) {
+        if braces && (word.text.contains(',') || word.text.contains("..")) {
             word.text = ANY.to_string();
+        } else if braces {
+            word.text = word.text.replace("{}", &ANY.to_string());
         }
         Ok(word)
     }
@@ -375,7 +464,7 @@ impl Scanner {
                     word.text.extend(self.peek(1));
                     self.at += 2;
                 }
-                Some('\\') if self.peek(1) == Some('\n') => self.at += 2,
+                Some('\\') if self.peek(1) == Some('\n') => self.continuation()?,
                 Some('$' | '`') => self.substitution(word, true)?,
                 Some(c) => {
                     word.text.push(c);
@@ -417,9 +506,16 @@ impl Scanner {
                 word.text.push(ANY);
             }
             Some('(') => {
+                if self.peek(2) == Some('(') {
+                    self.no_shift()?;
+                }
                 self.at += 2;
                 word.text.push(ANY);
                 self.list(Some(')'))?;
+            }
+            Some('[') => return Err("it has arithmetic in the old form '$['".to_owned()),
+            Some('\\') if self.peek(2) == Some('\n') => {
+                return Err("it goes on in another line in the middle of an operator".to_owned());
             }
             Some('{') => {
                 self.at += 2;
@@ -459,6 +555,10 @@ impl Scanner {
                     self.at += 1;
                     return Ok(());
                 }
+                '@' if matches!(self.peek(1), Some('P')) => {
+                    return Err("a parameter in it is evaluated as a prompt".to_owned());
+                }
+                '\\' if self.peek(1) == Some('\n') => self.continuation()?,
                 '\\' => self.at += 2,
                 '\'' if !in_quotes => {
                     self.at += 1;

@@ -1,0 +1,486 @@
+//! Lines that must be denied, lines that must pass, and what real shells say of them.
+
+use std::process::Stdio;
+
+use super::*;
+
+fn decide(rules: &[&str], line: &str) -> Result<(), String> {
+    CommandRules::deny(rules.iter().copied(), Matching::Words).check_line(line.as_bytes())
+}
+
+/// Ways around `rm -rf` and `curl` that people and models have found.
+const BYPASSES: &[&str] = &[
+    "rm -rf /",
+    "rm  -rf /",
+    "rm -fr /",
+    "rm -r -f /",
+    "rm -Rf /",
+    "rm --recursive --force /",
+    "rm --rec -f x",
+    "rm x -rf",
+    "rm -rvf x",
+    "/bin/rm -rf x",
+    "\\rm -rf x",
+    "r''m -rf x",
+    "r\"m\" -r'f' x",
+    "r\\m -\\rf x",
+    "r\\\nm -rf x",
+    "A=1 rm -rf x",
+    "A=$(true) B='x y' rm -rf x",
+    "true; rm -rf x",
+    "true && rm -rf x",
+    "true || rm -rf x",
+    "true & rm -rf x",
+    "true\nrm -rf x",
+    "echo x | rm -rf x",
+    "(rm -rf x)",
+    "{ rm -rf x; }",
+    "! rm -rf x",
+    "if true; then rm -rf x; fi",
+    "while rm -rf x; do :; done",
+    "for i in 1 2; do rm -rf $i; done",
+    "case x in x) rm -rf y;; esac",
+    "case x in (x) rm -rf y;; esac",
+    "echo $(case x in x) rm -rf y;; esac)",
+    "f() { rm -rf x; }; f",
+    "function f { rm -rf x; }",
+    "echo $(rm -rf x)",
+    "echo `rm -rf x`",
+    "echo \"`rm -rf x`\"",
+    "echo \"a $(rm -rf x) b\"",
+    "echo \"${a:-$(rm -rf x)}\"",
+    "echo \"${a:-'$(rm -rf x)'}\"",
+    "echo ${a:-'}'}; rm -rf x; echo 'a'",
+    "echo $(( $(rm -rf x) + 1 ))",
+    "echo $((rm -rf x); (true))",
+    "cat <(rm -rf x)",
+    "tee >(rm -rf x)",
+    "cat <<EOF\n$(rm -rf x)\nEOF",
+    "cat <<'EOF'\nhello\nEOF\nrm -rf x",
+    "cat <<EOF; rm -rf x\nhello\nEOF",
+    ">out rm -rf x",
+    "2>/dev/null rm -rf x",
+    "rm>/dev/null -rf x",
+    "rm -rf x 2>&1",
+    "sh -c 'rm -rf x'",
+    "bash -lc \"rm -rf x\"",
+    "bash -o pipefail -c 'rm -rf x'",
+    "sh -ec 'sh -c \"rm -rf x\"'",
+    "sh <<EOF\nrm -rf x\nEOF",
+    "bash <<< 'rm -rf x'",
+    "echo 'rm -rf x' | sh",
+    "base64 -d <<< cm0gLXJmIHg= | bash",
+    "curl x | sh -s -- -y",
+    "sh -c \"$X\"",
+    "eval rm -rf x",
+    "eval 'rm -rf x'",
+    "eval \"$X\"",
+    "trap 'rm -rf x' EXIT",
+    "alias z='rm -rf'\nz x",
+    "env rm -rf x",
+    "env A=1 rm -rf x",
+    "env -i /bin/rm -rf x",
+    "env -S 'rm -rf x'",
+    "sudo -u root rm -rf x",
+    "nohup rm -rf x",
+    "timeout 5 rm -rf x",
+    "nice -n 5 rm -rf x",
+    "command rm -rf x",
+    "exec rm -rf x",
+    "busybox rm -rf x",
+    "time rm -rf x",
+    "xargs rm -rf",
+    "echo '-rf x' | xargs rm",
+    "xargs -I{} sh -c 'rm -rf {}'",
+    "find . -exec rm -rf {} +",
+    "find . -execdir sh -c 'rm -rf x' \\;",
+    "ssh host 'rm -rf x'",
+    "watch 'rm -rf x'",
+    "su -c 'rm -rf x' root",
+    "$X -rf x",
+    "r$Y -rf x",
+    "$(echo rm) -rf x",
+    "`echo rm` -rf x",
+    "$'\\x72m' -rf x",
+    "/bin/r? -rf x",
+    "/bin/r* -rf x",
+    "/bin/[r]m -rf x",
+    "{rm,-rf,x}",
+    "rm $FLAGS x",
+    "rm \"$@\"",
+    "env $X rm",
+    "coproc rm -rf x",
+    "c''url x",
+    "/usr/bin/curl x",
+    "echo 'unclosed; rm",
+    "echo \"unclosed",
+    "echo $(unclosed",
+    "echo )",
+    "cat <<EOF\nno end",
+    "# comment\nrm -rf x",
+    "echo a#b; rm -rf x",
+    "echo \\#; rm -rf x",
+];
+
+#[test]
+fn no_known_way_leads_around() {
+    for line in BYPASSES {
+        assert!(decide(&["rm -rf", "curl"], line).is_err(), "{line}");
+    }
+}
+
+#[test]
+fn harmless_lines_pass() {
+    for line in [
+        "ls -la",
+        "rm file",
+        "rm -f file",
+        "rm -r dir",
+        "rm \"dir/$f\"",
+        "rm ./*.o",
+        "echo rm -rf /",
+        "echo 'use curl'",
+        "grep -rf patterns src",
+        "cat curl.txt",
+        "git commit -m 'remove rm -rf and curl'",
+        "python3 -c 'print(\"curl\")'",
+        "cat <<'EOF' > notes\nrm -rf is dangerous\ncurl too\nEOF",
+        "cat <<EOF > notes\n$HOME and curl\nEOF",
+        "for f in *.py; do python3 \"$f\" > \"$f.out\" 2>&1; done",
+        "if [ -f x ] && [[ -d y ]]; then echo yes; else echo no; fi",
+        "case $x in a|b) echo ab;; *) echo other;; esac",
+        "x=$((1 + (2 * 3))); echo $x",
+        "make -j$(nproc) test 2>&1 | tail -n 5",
+        "find . -name '*.rs' -exec wc -l {} +",
+        "sh script.sh --curl",
+        "awk '{print $1,$2}' file",
+        "timeout 10 python3 -m pytest -q",
+        "(cd src && ls) > listing # rm -rf",
+        "f() { echo hi; }; f",
+        "printf '%s\\n' \"${x:-default}\" | sort -u",
+        "cat <<< hello",
+        ". venv/bin/activate && python3 -m pytest -q",
+        "source .venv/bin/activate; pip install -r requirements.txt",
+        "bash -lc 'echo hello && ls'",
+        "bash -euo pipefail -c 'make test'",
+        "for ((i = 0; i < 3; i++)); do echo $i; done",
+        "(( n > 3 )) && echo many",
+        "a=(1 2 3); echo \"${a[@]}\" ${#a[@]} ${a[0]} ${x@Q}",
+        "docker build -t x . \\\n  --build-arg A=1 \\\n  --no-cache",
+        "python3 - <<'EOF'\nx = a[1 << 2]\nprint(f\"{x}\")\nEOF",
+        "cat > run.sh <<EOF\nset -e\nmake \\\n  all\nEOF",
+        "git log --format=%h | head -1 | xargs -I % git show %",
+        "find . -name '*.py' | xargs grep -n import",
+        "ls | xargs -I{} cp {} backup/",
+        "awk '{a[$1]++} END {for (k in a) print k, a[k]}' log",
+        "sed -i 's/[$(]/x/g' file",
+        "export PATH=\"$HOME/bin:$PATH\" A=1; env FOO=bar make -j$(nproc)",
+        "nohup python3 server.py > log 2>&1 &",
+        "time make; time -p make",
+        "trap 'rm -f tmp' EXIT; trap - INT",
+        "ssh -i key -oStrictHostKeyChecking=no host 'ls -la'",
+        "exec {fd}>lock; flock 9; echo locked",
+        "",
+    ] {
+        assert_eq!(decide(&["rm -rf", "curl"], line), Ok(()), "{line}");
+    }
+}
+
+/// Lines that ran the denied program although a rule forbids it: scanner and shell disagreed, a builtin evaluates its
+/// arguments, or a program runs them. `victim` stands for the program.
+const TRICKS: &[&str] = &[
+    "victim",
+    "echo\rx; victim",
+    "$\\\n(victim)",
+    "echo \"$\\\n(victim)\"",
+    "echo $(echo a \\\n; victim)",
+    "echo $(\\\nvictim)",
+    "vic\\\ntim",
+    "cat <<EOF\nx\nEO\\\nF\nEOF\nvictim\n",
+    "cat <<EOF\nx\\\nEOF\nvictim\nEOF\n",
+    "cat <<EO\\\nF\nx\nEOF\nvictim",
+    "((1<<E))\nvictim\nE\n",
+    "(( 1 << E )); victim\nE\n",
+    "echo $[1<<E]\nvictim\nE\n",
+    "a[1<<E]=2\nvictim\nE\n",
+    "echo $((1<<2)); victim",
+    "let 'x=1<<2'; victim",
+    "for ((i=0; i<1; i++)); do victim; done",
+    "{fd}>/dev/null victim",
+    "{fd}</dev/null victim",
+    "coproc victim; wait",
+    "coproc NAME { victim; }; wait",
+    "time -p victim",
+    "time -- victim",
+    "time -p -- victim",
+    "case x in x) victim;; esac",
+    "case esac in (esac) victim;; esac",
+    "case x in x) victim; esac",
+    "case x in *) case y in *) victim;; esac;; esac",
+    "(A=1 case 2>/dev/null; victim)",
+    "X=victim; (A=1 case 2>/dev/null; $X)",
+    "X=victim; case x in x) (A=1 esac 2>/dev/null; $X);; esac",
+    "trap -- victim EXIT",
+    "trap - INT; trap 'victim' EXIT",
+    "eval -- victim",
+    "eval \"vic\"tim",
+    ". /dev/stdin <<< victim",
+    "source <(echo victim)",
+    ". <(echo victim)",
+    "alias z=victim\nz",
+    "shopt -s expand_aliases\nalias z='vic''tim'\nz",
+    "alias z='echo '\nalias y=victim\nz y\nz",
+    "hash -p \"$(command -v victim)\" z; z",
+    "PS4='$(victim)'; set -x; true",
+    "export PS4='$(victim)'; set -x; true",
+    "PS4='$(victim)' bash -xc true",
+    "declare -x PS4='`victim`'; set -x; true",
+    "v='$(victim)'; echo ${v@P}",
+    "v='$(victim)'; echo \"${v@P}\"",
+    "mapfile -C victim -c 1 a <<< x",
+    "mapfile -n1 -c1 -Cvictim a <<< x",
+    "readarray -C 'victim;:' -c 1 a <<< x",
+    "compgen -C victim x",
+    "compgen -W '$(victim)' x",
+    "test -v 'a[$(victim)]'",
+    "[[ -v 'a[$(victim)]' ]]",
+    "x='a[$(victim)]'; echo $((x))",
+    "declare -a a; printf -v 'a[$(victim)]' x",
+    "read 'a[$(victim)]' <<< x",
+    "unset 'a[$(victim)]'",
+    "let 'a[$(victim)]=1'",
+    "[[ 'a[$(victim)]' -eq 0 ]]",
+    "declare 'a[`victim`]=1'",
+    "BASH_ENV=<(echo victim) bash -c true",
+    "echo victim > s; BASH_ENV=./s bash -c true",
+    "echo victim > s; env BASH_ENV=./s bash -c true",
+    "echo victim > s; ENV=./s sh -i < /dev/null",
+    "echo victim > s; bash --rcfile s -i < /dev/null",
+    "echo victim > s; bash --init-file s -i < /dev/null",
+    "bash <(echo victim)",
+    "bash /dev/fd/3 3<<< victim",
+    "bash /dev/stdin <<< victim",
+    "echo victim | bash /dev/fd/0",
+    "echo victim | sh /proc/self/fd/0",
+    "echo victim | bash -es",
+    "echo victim | bash -",
+    "echo victim | bash --",
+    "sh -c victim",
+    "sh -c -- victim",
+    "bash -O extglob -c victim",
+    "bash +B -c victim",
+    "sh -cx victim",
+    "sh -c '$0' victim",
+    "sh -c '\"$@\"' _ victim",
+    "env -S victim",
+    "env -Svictim",
+    "env '-S victim x'",
+    "env -vS victim",
+    "env -vSvictim",
+    "env --split-string=victim",
+    "env --split-string='victim x'",
+    "env -S 'env -S victim'",
+    "env -S 'vic\\ctim'; env -S '\"victim\"'",
+    "env -i \"PATH=$PATH\" victim",
+    "script -qc victim /dev/null",
+    "script -qcvictim /dev/null",
+    "script --command=victim /dev/null",
+    "flock . -c victim",
+    "flock . victim",
+    "echo victim | xargs env",
+    "echo victim | xargs -n1 env -i \"PATH=$PATH\"",
+    "echo victim | xargs nice",
+    "echo victim | xargs -n 1 timeout 5",
+    "echo victim | xargs sh -c",
+    "echo victim | xargs -I % %",
+    "echo victim | xargs -I% %",
+    "echo victim | xargs -I % env %",
+    "echo victim | xargs -I % sh -c %",
+    "X=victim; timeout -s KILL 5 $X",
+    "X=victim; env -u A $X",
+    "X=victim; nice -n 1 env $X",
+    "X=victim; env A=1 $X",
+    "printf 'victim\\n' | while read x; do $x; done",
+    "set -- victim; \"$@\"",
+    "set -- victim; $1",
+    "a=(victim); ${a[0]}",
+    "a=(victim); \"${a[@]}\"",
+    "declare -n r=x; x=victim; $r",
+    "printf -v x victim; $x",
+    "echo victim | { read x; $x; }",
+    "sh -c \"$(echo victim)\"",
+    "bash -c $'victim'",
+    "bash -c \"vic${nothing}tim\"",
+    "vic${nothing}tim",
+    "vic$nothing''tim",
+    "{victim,}",
+    "{nothing..victim} 2>/dev/null; victi[m] 2>/dev/null; victim",
+    "$(command -v victim)",
+    "\"$(command -v victim)\"",
+    "`command -v victim`",
+    "[ -n \"$(victim)\" ]",
+    "[[ -n $(victim) ]]",
+    "[[ x =~ $(victim) ]]",
+    "export A=$(victim)",
+    "A=$(victim)",
+    "A=(x $(victim))",
+    "A[0]=$(victim)",
+    "echo > \"$(victim)\"",
+    "echo > $(victim)x",
+    "cat < <(victim)",
+    "echo x > >(victim); wait; sleep 0.1",
+    "shopt -s extglob\necho @(x|$(victim))",
+    "select x in a; do victim; break; done <<< 1",
+    "for x in $(victim); do :; done",
+    "while read x; do victim; done <<< x",
+    "if true; then if true; then victim; fi; fi",
+    "{ { victim; }; }",
+    "((1)) && victim",
+    "(( $(victim; echo 1) ))",
+    "echo $(( $(victim; echo 1) ))",
+    "echo $((`victim; echo 1`))",
+    "echo \"$(echo \"$(victim)\")\"",
+    "echo \"`echo \\`victim\\``\"",
+    "echo $(echo ')'; victim)",
+    "echo $(echo \\); victim)",
+    "echo $(# )\nvictim)",
+    "echo $(case x in x) victim;; esac)",
+    "echo $(cat <<E\nx)\nE\nvictim)",
+    "echo ${x:-'}'$(victim)}",
+    "echo \"${x:-\"$(victim)\"}\"",
+    "echo ${x:-{$(victim)}}",
+    "echo 'x' \"'\" ; victim # '",
+    "echo \"\\\"\"; victim; echo \"\\\"\"",
+    "echo \\\\; victim",
+    "echo \\\n; victim",
+    "echo x \\\n&& victim",
+    "echo x &\\\n& victim",
+    "echo x |\\\n victim",
+    "echo x ;\\\nvictim",
+    "i\\\nf true; then victim; fi",
+    "echo ${x:-\\\n$\\\n(victim)}",
+    "cat <<E\n$\\\n(victim)\nE\n",
+    "cat <<E\n`vic\\\ntim`\nE\n",
+    "cat <<E\n${x:-$(victim)}\nE\n",
+    "cat <<E\n\\\\$(victim)\nE\n",
+    "cat << \\E\nx\nE\nvictim",
+    "cat <<''\nx\n\nvictim",
+    "cat <<$x\nx\n$x\nvictim",
+    "cat <<E && victim\nx\nE\n",
+    "cat <<E\nx\nE \nE\nvictim",
+    "echo tim | xargs -I % vic%",
+    "echo victim | xargs -i {}",
+    "echo victim | xargs --replace=@ @",
+    "echo x | xargs -n1 victim",
+    "find . -maxdepth 0 -exec victim \\;",
+    "find . -maxdepth 0 -exec env victim \\;",
+    "find . -maxdepth 0 -exec sh -c victim \\;",
+    "setsid -w victim",
+    "stdbuf -o0 victim",
+    "timeout -k 1 5 victim",
+    "nice -n 1 nohup victim",
+    "command -p -- env \"PATH=$PATH\" victim",
+    "exec -a x victim",
+    "builtin eval victim",
+    "command eval victim",
+    "if victim; then :; fi",
+    "until victim; do break; done",
+    "f() victim; f",
+    "f() (victim); f",
+    "function f { victim; }; f",
+    "! victim",
+    "! ! victim",
+    "echo ${x:=$(victim)}",
+    "echo ${x:-`victim`}",
+    "cat <<E1 <<E2\nx\nE1\n$(victim)\nE2\n",
+    "cat <<-E\n\t$(victim)\n\tE\n",
+    "cat <<\"E F\"\nx\nE F\nvictim",
+    "echo 'a'\\''; victim'; victim",
+    "echo a#'\nvictim #'",
+    "true;victim",
+    "true&&victim",
+    "true|victim",
+    "true|&victim",
+    "true &>/dev/null; victim",
+    "victim</dev/null",
+    "<<<x victim",
+];
+
+/// Whether dash or bash runs the program in this line; nothing where there is neither.
+fn really_runs(line: &str) -> Option<bool> {
+    let home = tempfile::tempdir().unwrap();
+    let (victim, mark) = (home.path().join("victim"), home.path().join("mark"));
+    std::fs::write(&victim, "#!/bin/sh\n: > \"$MARK\"\n").unwrap();
+    std::fs::set_permissions(&victim, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", home.path().display());
+    let tried = ["dash", "bash"].map(|shell| {
+        let dir = tempfile::tempdir().unwrap();
+        let mut command = std::process::Command::new(shell);
+        command.args(["-c", line]).current_dir(&dir).env_clear().env("PATH", &path).env("MARK", &mark);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().is_ok()
+    });
+    tried.contains(&true).then(|| mark.exists())
+}
+
+/// A line that really runs the program, in dash or in bash, must be denied.
+#[test]
+fn what_a_shell_runs_is_denied() {
+    let look = |lines: &[&'static str]| {
+        lines.iter().filter_map(|line| really_runs(line).map(|runs| (*line, runs))).collect::<Vec<_>>()
+    };
+    // Most of the time goes into waiting.
+    let looked: Vec<(&str, bool)> = std::thread::scope(|scope| {
+        let parts: Vec<_> = TRICKS.chunks(TRICKS.len() / 8 + 1).map(|part| scope.spawn(move || look(part))).collect();
+        parts.into_iter().flat_map(|part| part.join().unwrap()).collect()
+    });
+    let running: Vec<&str> = looked.iter().filter(|(_, runs)| *runs).map(|(line, _)| *line).collect();
+    let allowed: Vec<&&str> = running.iter().filter(|line| decide(&["victim"], line).is_ok()).collect();
+    assert!(allowed.is_empty(), "these run it, and are allowed: {allowed:#?}");
+    let enough = looked.is_empty() || running.len() > TRICKS.len() / 2;
+    assert!(enough, "the control: {} of {} lines run the program", running.len(), TRICKS.len());
+}
+
+#[test]
+fn arguments_without_a_shell_are_words() {
+    let rules = CommandRules::deny(["rm -rf"], Matching::Words);
+    let check = |words: &[&str]| rules.check_argv(words.iter().map(|word| word.as_bytes()));
+    assert!(check(&["/bin/rm", "-r", "-f", "x"]).is_err());
+    assert!(check(&["sh", "-c", "rm -rf x"]).is_err());
+    assert!(check(&["env", "rm", "-rf", "x"]).is_err());
+    assert_eq!(check(&["echo", "$(rm -rf x)", "*"]), Ok(()));
+}
+
+#[test]
+fn the_substring_mode_is_the_replaced_packages() {
+    let rules = CommandRules::deny(["rm -rf", "curl"], Matching::Substring);
+    assert!(rules.check_line(b"echo rm -rf").is_err());
+    assert!(rules.check_line(b"cat curl.txt").is_err());
+    assert_eq!(rules.check_line(b"rm  -rf x"), Ok(()));
+}
+
+#[test]
+fn nothing_that_comes_in_takes_long_or_deep() {
+    let begun = std::time::Instant::now();
+    for piece in [
+        "(",
+        "$(",
+        "`",
+        "${",
+        "\"$(",
+        "$((",
+        "{",
+        "<(",
+        "a|",
+        "sh -c '",
+        "<<E\n",
+        "eval ",
+        "env ",
+        "xargs find -exec ",
+        "a ",
+    ] {
+        let _ = decide(&["rm -rf"], &piece.repeat(20_000));
+        let _ = decide(&["rm -rf"], &format!("{}{}", piece.repeat(5_000), ")".repeat(5_000)));
+    }
+    assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+}
