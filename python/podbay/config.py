@@ -57,10 +57,12 @@ class RawConfig:
     cpu_limit: str | None = None
     memory_request: str | None = None
     memory_limit: str | None = None
+    ephemeral_storage_request: str | None = None
     ephemeral_storage_limit: str | None = None
     service_account: str | None = None
     node_selector: Mapping[str, str] | None = None
     tolerations: Sequence[Mapping[str, Any]] | None = None
+    node_loss_tolerance: float | str | timedelta | None = None
     affinity: Mapping[str, Any] | None = None
     runtime_class: str | None = None
     volumes: Sequence[Mapping[str, Any]] | None = None

@@ -6,7 +6,7 @@
 //! | a container dies | [`kill_container`] |
 //! | a pod's disk is full | [`fill_disk`] |
 //! | a connection breaks or stalls at a byte count | [`Cable`] |
-//! | the API server answers 429, 409, 410, 500 … | [`Impostor`] |
+//! | the API server answers 429, 409, 410, 500 …, late, or with another time | [`Impostor`] |
 
 mod api_server;
 mod container;
@@ -26,4 +26,4 @@ pub use disk::{FullDisk, fill_disk};
 #[cfg(feature = "test-client")]
 pub use cable::{Cable, Direction};
 #[cfg(feature = "test-client")]
-pub use impostor::{Answer, Impostor};
+pub use impostor::{Answer, Held, Impostor};

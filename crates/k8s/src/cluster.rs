@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use hyper_util::client::legacy::{Client as HttpClient, connect::HttpConnector};
 use hyper_util::rt::TokioExecutor;
+use k8s_openapi::jiff::Timestamp;
 use kube::client::{Body, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use tower::ServiceBuilder;
 use tower::timeout::TimeoutLayer;
+use tower::{Layer, ServiceBuilder};
 
+use crate::clock::Clock;
 use crate::error::{Error, Result};
 
 /// How long an answer may take to begin. What comes after that, such as a watch's events, may take for ever.
@@ -31,6 +33,7 @@ pub struct Access {
 pub struct Cluster {
     pub(crate) client: kube::Client,
     pub(crate) namespace: String,
+    pub(crate) clock: Clock,
 }
 
 impl Cluster {
@@ -50,18 +53,37 @@ impl Cluster {
             (None, None) => kube::Config::infer().await.map_err(|error| unusable(&error))?,
         };
         let namespace = access.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-        let client = client(config).map_err(|error| unusable(&error))?;
-        Ok(Self { client, namespace })
+        let clock = Clock::new();
+        let client = client(config, &clock).map_err(|error| unusable(&error))?;
+        Ok(Self { client, namespace, clock })
     }
 
     /// A client that is there already. It should set TCP_NODELAY, which kube's own doesn't.
+    /// To be called within a runtime.
     pub fn with_client(client: kube::Client, namespace: impl Into<String>) -> Self {
-        Self { client, namespace: namespace.into() }
+        let (clock, default_namespace) = (Clock::new(), client.default_namespace().to_owned());
+        let service = tower::service_fn(move |request| {
+            let client = client.clone();
+            async move { client.send(request).await }
+        });
+        let client = kube::Client::new(clock.layer(service), default_namespace);
+        Self { client, namespace: namespace.into(), clock }
+    }
+
+    /// What time it is for the API server. Asks it, if it hasn't answered anything yet.
+    pub(crate) async fn now(&self) -> Timestamp {
+        if !self.clock.is_known() {
+            // A refusal has a date too. Should it not answer at all, neither will it to what comes next.
+            if let Err(error) = self.client.apiserver_version().await {
+                tracing::debug!(%error, "the API server didn't say what time it is");
+            }
+        }
+        self.clock.now()
     }
 
     /// The same cluster as the same account, in another namespace.
     pub(crate) fn inside(&self, namespace: &str) -> Self {
-        Self { client: self.client.clone(), namespace: namespace.into() }
+        Self { namespace: namespace.into(), ..self.clone() }
     }
 
     /// The namespace of the sandboxes.
@@ -78,7 +100,7 @@ impl std::fmt::Debug for Cluster {
 
 /// kube's own client leaves TCP_NODELAY off: every request with a body would take 44 ms instead of one. It also waits for an
 /// answer for ever.
-fn client(config: kube::Config) -> Result<kube::Client, kube::Error> {
+fn client(config: kube::Config, clock: &Clock) -> Result<kube::Client, kube::Error> {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
     connector.set_nodelay(true);
@@ -86,6 +108,7 @@ fn client(config: kube::Config) -> Result<kube::Client, kube::Error> {
     let connector = config.rustls_https_connector_with_connector(connector)?;
     let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new()).build(connector);
     let service = ServiceBuilder::new()
+        .layer(clock.clone())
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)

@@ -47,6 +47,26 @@ pub enum Error {
         how: String,
     },
 
+    /// The cluster has lost touch with the pod's node.
+    #[error(
+        "the sandbox's pod {pod} can't be reached: its node {node} doesn't answer the cluster. The sandbox works again when \
+         the node does; if that takes longer than raw.node_loss_tolerance, Kubernetes deletes the pod, and the next caller \
+         gets a new, empty one"
+    )]
+    NodeLost {
+        /// Namespace and name.
+        pod: String,
+        /// The node.
+        node: String,
+    },
+
+    /// The namespace has no room.
+    #[error(
+        "the namespace's quota is used up: {0}. Delete sandboxes ('podbay list' shows them), make the warm pool smaller, ask \
+         for less (raw.cpu_request, raw.memory_request), or raise the quota"
+    )]
+    Quota(String),
+
     /// podbayd couldn't be started in the container.
     #[error("podbayd couldn't be started in the container: {0}")]
     Bootstrap(String),

@@ -5,10 +5,12 @@
 
 mod bootstrap;
 pub mod channel;
+mod clock;
 mod cluster;
 pub mod doctor;
 mod error;
 pub mod install;
+mod listing;
 pub mod names;
 mod pod;
 pub mod raw;

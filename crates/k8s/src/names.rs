@@ -16,7 +16,7 @@ pub const SANDBOX: &str = "podbay.dev/sandbox";
 pub const NETWORK: &str = "podbay.dev/net";
 /// The pool that a pod waits in or came from.
 pub const POOL: &str = "podbay.dev/pool";
-/// How far a pod of a pool is: [`WARMING`], [`WARM`] or [`CLAIMED`].
+/// How far a pod of a pool is: [`WARMING`], [`WARM`], [`CLAIMED`] or [`DISCARDED`].
 pub const STATE: &str = "podbay.dev/state";
 /// Being made.
 pub const WARMING: &str = "warming";
@@ -24,6 +24,8 @@ pub const WARMING: &str = "warming";
 pub const WARM: &str = "warm";
 /// A sandbox's.
 pub const CLAIMED: &str = "claimed";
+/// Out of the pool, and about to be deleted.
+pub const DISCARDED: &str = "discarded";
 /// The hash of all that makes a pod of a pool: one with another hash is out of date.
 pub const TEMPLATE: &str = "podbay.dev/template";
 /// The namespace to which sandboxes belong that have namespaces of their own.
@@ -34,6 +36,8 @@ pub const THREAD: &str = "podbay.dev/thread";
 pub const TENANT: &str = "podbay.dev/tenant";
 /// Annotation: the version of Podbay that made a pod.
 pub const MADE_BY: &str = "podbay.dev/made-by";
+/// Annotation: which attempt to make a sandbox's Lease was the one that did.
+pub const CREATOR: &str = "podbay.dev/creator";
 /// Annotation: seconds that a sandbox may live.
 pub const TTL: &str = "podbay.dev/ttl-seconds";
 /// Annotation: seconds that it may be idle.
@@ -42,6 +46,11 @@ pub const IDLE_TTL: &str = "podbay.dev/idle-ttl-seconds";
 /// What belongs to Podbay.
 pub(crate) fn ours() -> String {
     format!("{MANAGED_BY}={PODBAY}")
+}
+
+/// The place of a label or annotation in a JSON patch (RFC 6901).
+pub(crate) fn pointer(part: &str, key: &str) -> String {
+    format!("/metadata/{part}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
 /// A name that nothing has.

@@ -23,7 +23,35 @@ pub struct Manager {
     provider: Arc<dyn Provider>,
     wanted: Wanted,
     /// Which podbayd was behind an id when this process last saw it: only to tell the caller when it is another.
-    seen: Arc<Mutex<HashMap<String, String>>>,
+    seen: Arc<Mutex<Recent>>,
+}
+
+/// How many sandboxes are remembered at least, and half of how many at most.
+const REMEMBERED: usize = 4096;
+
+/// What was behind the ids that were asked for last. Those that nobody asks for are forgotten after a while, so that a
+/// program that serves threads for years doesn't grow.
+#[derive(Debug, Default)]
+struct Recent {
+    young: HashMap<String, String>,
+    old: HashMap<String, String>,
+}
+
+impl Recent {
+    /// Remembers an id's instance; the one before, as far as it is known.
+    fn insert(&mut self, id: String, instance: String) -> Option<String> {
+        let old = self.old.remove(&id);
+        let before = self.young.insert(id, instance).or(old);
+        if self.young.len() > REMEMBERED {
+            self.old = std::mem::take(&mut self.young);
+        }
+        before
+    }
+
+    fn remove(&mut self, id: &str) {
+        self.young.remove(id);
+        self.old.remove(id);
+    }
 }
 
 /// A thread's sandbox.
@@ -105,7 +133,7 @@ impl Manager {
         self.provider.delete(&id).await
     }
 
-    fn seen(&self) -> std::sync::MutexGuard<'_, HashMap<String, String>> {
+    fn seen(&self) -> std::sync::MutexGuard<'_, Recent> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -145,6 +173,22 @@ mod tests {
         for other in [("acm", "ethread-1"), ("acmethread-1", ""), ("", "acmethread-1"), ("acme", "thread-2")] {
             assert_ne!(id, Manager::id(other.0, other.1), "{other:?}");
         }
+    }
+
+    /// Every thread ever served was remembered for as long as the program ran.
+    #[test]
+    fn what_nobody_asks_for_is_forgotten_and_what_is_used_is_not() {
+        let mut recent = Recent::default();
+        let text = |number: usize| number.to_string();
+        for number in 0..10 * REMEMBERED {
+            assert_eq!(recent.insert(text(number), "first".into()), None);
+            recent.insert("used".into(), text(number));
+            assert!(recent.young.len() + recent.old.len() <= 2 * REMEMBERED + 2);
+        }
+        assert_eq!(recent.insert(text(10 * REMEMBERED - 1), "second".into()).as_deref(), Some("first"));
+        assert_eq!(recent.insert("used".into(), "x".into()), Some(text(10 * REMEMBERED - 1)));
+        recent.remove("used");
+        assert_eq!(recent.insert("used".into(), "x".into()), None);
     }
 
     #[test]

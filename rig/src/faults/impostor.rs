@@ -1,5 +1,6 @@
 //! Stands in for the API server and gives answers of its own.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
@@ -9,10 +10,13 @@ use http_body_util::{BodyExt, Full, combinators::BoxBody};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::fmt::rfc2822::DateTimePrinter;
 use kube::client::ConfigExt;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -26,12 +30,45 @@ use crate::pki::Pki;
 /// port-forward) included, unless it was told to answer by itself. Ends when dropped.
 pub struct Impostor {
     port: u16,
-    answers: Answers,
+    script: Arc<Script>,
     subprotocol: Arc<Mutex<Option<HeaderValue>>>,
     _connections: JoinSet<()>,
 }
 
-type Answers = Arc<Mutex<Vec<Answer>>>;
+/// What was asked of it, and what it does about that.
+#[derive(Default)]
+struct Script {
+    answers: Mutex<Vec<Answer>>,
+    holds: Mutex<Vec<Hold>>,
+    /// By how much its clock differs from the API server's, in seconds.
+    skew: AtomicI64,
+    requests: Mutex<Vec<String>>,
+}
+
+/// A request that is to be held back.
+struct Hold {
+    method: Method,
+    path: String,
+    arrived: oneshot::Sender<()>,
+    release: oneshot::Receiver<()>,
+}
+
+/// A request that is held back, once it is there. It goes on when this is dropped.
+pub struct Held {
+    arrived: Option<oneshot::Receiver<()>>,
+    _release: oneshot::Sender<()>,
+}
+
+impl Held {
+    /// Waits until the request has arrived.
+    pub async fn arrived(&mut self) -> Result<()> {
+        match self.arrived.take() {
+            Some(arrived) => arrived.await.context("the impostor is gone"),
+            None => Ok(()),
+        }
+    }
+}
+
 type Body = BoxBody<Bytes, hyper::Error>;
 
 /// An answer to give instead of the API server's, and to which requests.
@@ -129,21 +166,21 @@ impl Impostor {
 
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let port = listener.local_addr()?.port();
-        let answers = Answers::default();
+        let script = Arc::<Script>::default();
         let mut connections = JoinSet::new();
-        let shared = answers.clone();
+        let shared = script.clone();
         connections.spawn(async move {
             let mut open = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
-                let (acceptor, upstream, answers) = (acceptor.clone(), upstream.clone(), shared.clone());
+                let (acceptor, upstream, script) = (acceptor.clone(), upstream.clone(), shared.clone());
                 open.spawn(async move {
                     // An error here is the client's to see: its connection ends.
-                    let _ = serve(client, acceptor, upstream, answers).await;
+                    let _ = serve(client, acceptor, upstream, script).await;
                 });
                 while open.try_join_next().is_some() {}
             }
         });
-        Ok(Self { port, answers, subprotocol, _connections: connections })
+        Ok(Self { port, script, subprotocol, _connections: connections })
     }
 
     /// The port to connect to.
@@ -153,7 +190,24 @@ impl Impostor {
 
     /// Adds an answer. The first that fits a request is given.
     pub fn answer(&self, answer: Answer) {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner).push(answer);
+        locked(&self.script.answers).push(answer);
+    }
+
+    /// Holds the next request with this method whose path and query contain this, until what is given back is dropped.
+    pub fn hold(&self, method: Method, path: impl Into<String>) -> Held {
+        let ((arrived, arrives), (_release, release)) = (oneshot::channel(), oneshot::channel());
+        locked(&self.script.holds).push(Hold { method, path: path.into(), arrived, release });
+        Held { arrived: Some(arrives), _release }
+    }
+
+    /// Sets the clock by which answers are dated so many seconds forward, or back.
+    pub fn set_clock(&self, seconds: i64) {
+        self.script.skew.store(seconds, Ordering::Relaxed);
+    }
+
+    /// What was asked since this was last called: method, path and query, in order of arrival.
+    pub fn requests(&self) -> Vec<String> {
+        std::mem::take(&mut *locked(&self.script.requests))
     }
 
     /// Asks the API server for just this WebSocket subprotocol, whatever clients offer: as one that knows no other.
@@ -164,8 +218,9 @@ impl Impostor {
 
     /// Lets the API server answer everything again.
     pub fn step_aside(&self) {
-        *self.subprotocol.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        *locked(&self.subprotocol) = None;
+        locked(&self.script.answers).clear();
+        locked(&self.script.holds).clear();
     }
 }
 
@@ -177,28 +232,62 @@ struct Upstream {
     subprotocol: Arc<Mutex<Option<HeaderValue>>>,
 }
 
-async fn serve(client: TcpStream, acceptor: TlsAcceptor, upstream: Upstream, answers: Answers) -> Result<()> {
+async fn serve(client: TcpStream, acceptor: TlsAcceptor, upstream: Upstream, script: Arc<Script>) -> Result<()> {
     client.set_nodelay(true)?;
     let client = acceptor.accept(client).await?;
     let service = service_fn(move |request: Request<Incoming>| {
-        let answer = own_answer(&answers, &request);
-        let upstream = upstream.clone();
+        let (upstream, script) = (upstream.clone(), script.clone());
         async move {
-            match answer {
-                Some(response) => Ok(response),
-                None => upstream.pass_on(request).await,
-            }
+            script.note(&request).await;
+            let mut response = match script.own_answer(&request) {
+                Some(response) => response,
+                None => upstream.pass_on(request).await?,
+            };
+            script.date(&mut response)?;
+            Ok::<_, anyhow::Error>(response)
         }
     });
     let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(client), service);
     connection.with_upgrades().await.map_err(|error| anyhow::anyhow!("{error}"))
 }
 
-fn own_answer<B>(answers: &Answers, request: &Request<B>) -> Option<Response<Body>> {
-    let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
-    let answer = answers.iter_mut().find(|answer| answer.is_for(request))?;
-    answer.left = answer.left.map(|left| left - 1);
-    Some(answer.response())
+impl Script {
+    /// Takes down a request, and holds it back if that is wanted.
+    async fn note<B>(&self, request: &Request<B>) {
+        let path = request.uri().path_and_query().map_or("", |path| path.as_str());
+        locked(&self.requests).push(format!("{} {path}", request.method()));
+        let hold = {
+            let mut holds = locked(&self.holds);
+            let found = holds.iter().position(|hold| hold.method == request.method() && path.contains(&hold.path));
+            found.map(|index| holds.remove(index))
+        };
+        if let Some(hold) = hold {
+            let _ = hold.arrived.send(());
+            // An error is what a sender that is dropped gives: the request goes on.
+            let _ = hold.release.await;
+        }
+    }
+
+    fn own_answer<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
+        let mut answers = locked(&self.answers);
+        let answer = answers.iter_mut().find(|answer| answer.is_for(request))?;
+        answer.left = answer.left.map(|left| left - 1);
+        Some(answer.response())
+    }
+
+    fn date(&self, response: &mut Response<Body>) -> Result<()> {
+        let skew = self.skew.load(Ordering::Relaxed);
+        if skew != 0 {
+            let date = Timestamp::from_second(Timestamp::now().as_second() + skew)?;
+            let text = DateTimePrinter::new().timestamp_to_rfc9110_string(&date)?;
+            response.headers_mut().insert(header::DATE, HeaderValue::from_str(&text)?);
+        }
+        Ok(())
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Upstream {

@@ -15,6 +15,7 @@ use super::exec_stream::ExecStream;
 use super::websocket;
 use crate::bootstrap;
 use crate::error::{Error, Result};
+use crate::pod::health;
 
 /// How long the API server may take to answer. Without an end a connection that hangs would never be given up.
 const ANSWER: Duration = Duration::from_secs(20);
@@ -92,15 +93,12 @@ impl ExecChannel {
         if pod.metadata.uid.as_deref() != Some(uid) {
             return Err(gone("another pod has its name now"));
         }
-        if pod.metadata.deletion_timestamp.is_some() {
-            return Err(gone("it is being deleted"));
+        if let Some(how) = health::ending(&pod, &self.container.name) {
+            return Err(gone(&how));
         }
-        match pod.status.as_ref().and_then(|status| status.phase.as_deref()) {
-            Some(phase @ ("Failed" | "Succeeded")) => {
-                let reason = pod.status.as_ref().and_then(|status| status.reason.as_deref()).unwrap_or(phase);
-                Err(gone(&format!("it has ended ({reason})")))
-            }
-            _ => Ok(()),
+        match health::lost_node(&pod, &self.container.name) {
+            Some(node) => Err(Error::NodeLost { pod: format!("{namespace}/{name}"), node }),
+            None => Ok(()),
         }
     }
 

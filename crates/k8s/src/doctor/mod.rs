@@ -9,7 +9,7 @@ mod trial;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::Api;
 use kube::api::{ListParams, PostParams};
-use podbay_client::provider::{Phase, Provider, Query};
+use podbay_client::provider::{Listed, Phase, Provider, Query};
 
 pub use report::{CHECKS, Finding, Report, State};
 
@@ -18,6 +18,10 @@ use crate::error::{Error, Result};
 use crate::names::{MANAGED_BY, Marks, PODBAY};
 use crate::raw::{Config, Raw, manifest};
 use crate::rights::Features;
+
+/// What two of the checks look for.
+const LEFTOVERS: &str = "sandboxes that are over";
+const LIFETIMES: &str = "sandboxes that would stay for ever";
 
 /// How closely to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -62,7 +66,7 @@ impl Doctor {
             let may_list = !findings.iter().any(|finding| finding.check == "rights" && finding.state == State::Failed);
             if may_list {
                 findings.push(self.neighbours().await);
-                findings.push(self.leftovers().await);
+                findings.extend(self.sandboxes().await);
                 findings.push(self.admission().await);
             }
             // Each of these would fail for the same reason.
@@ -168,8 +172,8 @@ impl Doctor {
         }
     }
 
-    async fn leftovers(&self) -> Finding {
-        let finding = |state, detail: String| Finding::new("leftovers", "sandboxes that are over", state, detail);
+    /// What is over and still there, and what would stay for ever.
+    async fn sandboxes(&self) -> Vec<Finding> {
         let listed = async {
             let raw = Raw::new(self.cluster.clone(), self.config.clone())?;
             let (mut all, mut query) = (Vec::new(), Query::default());
@@ -184,20 +188,52 @@ impl Doctor {
         };
         match listed.await {
             Ok(all) => {
-                let now = k8s_openapi::jiff::Timestamp::now().as_millisecond();
-                let over = |end: u64| i64::try_from(end).is_ok_and(|end| end <= now);
-                let left =
-                    all.iter().filter(|one| one.phase == Phase::Terminated || one.expires_ms.is_some_and(over)).count();
-                match left {
-                    0 => finding(State::Ok, format!("none, of {}", all.len())),
-                    _ => finding(State::Warning, format!("{left} of {} are over and not removed", all.len()))
-                        .fix(format!(
-                            "podbay reap --mode raw --namespace {}; for good: podbay install raw --reaper-image IMAGE | kubectl apply -f -",
-                            self.cluster.namespace
-                        )),
-                }
+                let now = self.cluster.now().await.as_millisecond();
+                vec![self.leftovers(&all, now), self.lifetimes(&all)]
             }
-            Err(error) => finding(State::Warning, error.to_string()),
+            Err(error) => {
+                let finding = |check, what: &str| Finding::new(check, what, State::Warning, error.to_string());
+                vec![finding("leftovers", LEFTOVERS), finding("lifetimes", LIFETIMES)]
+            }
+        }
+    }
+
+    fn leftovers(&self, all: &[Listed], now: i64) -> Finding {
+        let finding = |state, detail: String| Finding::new("leftovers", LEFTOVERS, state, detail);
+        let over = |end: u64| i64::try_from(end).is_ok_and(|end| end <= now);
+        let left = all.iter().filter(|one| one.phase == Phase::Terminated || one.expires_ms.is_some_and(over)).count();
+        match left {
+            0 => finding(State::Ok, format!("none, of {}", all.len())),
+            _ => finding(State::Warning, format!("{left} of {} are over and not removed", all.len())).fix(format!(
+                "podbay reap --mode raw --namespace {}; for good: podbay install raw --reaper-image IMAGE | kubectl apply -f -",
+                self.cluster.namespace
+            )),
+        }
+    }
+
+    fn lifetimes(&self, all: &[Listed]) -> Finding {
+        let finding = |state, detail: String| Finding::new("lifetimes", LIFETIMES, state, detail);
+        let stays = |one: &&Listed| one.expires_ms.is_none() && matches!(one.phase, Phase::Running | Phase::Pending);
+        // Pods that wait in a pool end with the pool.
+        let ids: Vec<&str> =
+            all.iter().filter(stays).filter(|one| one.active_ms.is_some()).map(|one| one.id.as_str()).collect();
+        let namespace = &self.cluster.namespace;
+        let fix = format!(
+            "set idle_ttl (a day unless set) or ttl for new ones; end old ones with 'podbay delete ID' or \
+             'podbay reap --mode raw --namespace {namespace} --idle 24h'"
+        );
+        let unlimited = self.config.ttl.is_none() && self.config.idle_ttl.is_none();
+        match (ids.len(), unlimited) {
+            (0, false) => finding(State::Ok, "none: each has a ttl or an idle_ttl".into()),
+            (0, true) => {
+                finding(State::Warning, "none yet, but new ones would: ttl and idle_ttl are both none".into()).fix(fix)
+            }
+            (count, _) => {
+                let shown = ids.iter().take(3).copied().collect::<Vec<_>>().join(", ");
+                let more = if count > 3 { ", …" } else { "" };
+                let detail = format!("{count} with neither a ttl nor an idle_ttl ({shown}{more})");
+                finding(State::Warning, detail).fix(fix)
+            }
         }
     }
 

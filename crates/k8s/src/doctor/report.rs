@@ -44,8 +44,19 @@ pub enum State {
 }
 
 /// All that is looked at.
-pub const CHECKS: [&str; 10] =
-    ["cluster", "account", "namespace", "rights", "excess", "neighbours", "leftovers", "admission", "start", "network"];
+pub const CHECKS: [&str; 11] = [
+    "cluster",
+    "account",
+    "namespace",
+    "rights",
+    "excess",
+    "neighbours",
+    "leftovers",
+    "lifetimes",
+    "admission",
+    "start",
+    "network",
+];
 
 impl Finding {
     pub(super) fn new(check: &'static str, what: impl Into<String>, state: State, detail: impl Into<String>) -> Self {

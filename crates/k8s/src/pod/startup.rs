@@ -10,22 +10,37 @@ use tokio::time::Instant;
 
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
+use crate::pod::health;
 use crate::retry::{Pauses, passes};
 
 /// Why a container waits that won't start by waiting. See
 /// <https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/kubelet/images/types.go> and `pkg/kubelet/container/sync_result.go`.
-const HOPELESS: [&str; 10] = [
-    "ErrImagePull",
-    "ImagePullBackOff",
+const HOPELESS: [&str; 7] = [
     "InvalidImageName",
     "ErrImageNeverPull",
     "ImageInspectError",
-    "RegistryUnavailable",
     "CreateContainerConfigError",
     "CreateContainerError",
     "RunContainerError",
     "CrashLoopBackOff",
 ];
+
+/// Why a container waits whose image couldn't be pulled. The kubelet tries again after 10 s, 20 s and so on.
+const PULLING: [&str; 3] = ["ErrImagePull", "ImagePullBackOff", "RegistryUnavailable"];
+
+/// What a registry says when trying again won't help: there is no such image, or not for this account.
+const REFUSED: [&str; 7] = [
+    "not found",
+    "manifest unknown",
+    "unauthorized",
+    "denied",
+    "forbidden",
+    "invalid reference",
+    "no match for platform",
+];
+
+/// How long a registry may be out of reach: the kubelet's first three attempts.
+const PULL_PATIENCE: Duration = Duration::from_secs(40);
 
 /// How many of a pod's events go into a message.
 const EVENTS: usize = 8;
@@ -46,8 +61,8 @@ pub(crate) struct Patience<'a> {
     pub(crate) container: &'a str,
     /// Whether a node may come yet.
     pub(crate) wait_for_node: bool,
-    /// Whether the pod was made just now: then a container that ends is a failure. Later it may have run out of memory, and
-    /// is started again.
+    /// Whether the sandbox was never handed over: then a container that ends is a failure. Later it may have run out of
+    /// memory, and is started again, after a while if that happens often.
     pub(crate) fresh: bool,
 }
 
@@ -56,6 +71,8 @@ pub(crate) struct Patience<'a> {
 enum State {
     Running,
     Waiting(String),
+    /// It may still go well, and is waited for no longer than [`PULL_PATIENCE`].
+    Doubtful(String),
     Failed(String),
 }
 
@@ -121,28 +138,33 @@ impl Waiting<'_> {
         let name = pod.metadata.name.clone().unwrap_or_default();
         let only = WatchParams::default().fields(&format!("metadata.name={name}"));
         let gone = || Ok(Err("it was deleted".to_owned()));
+        let mut doubt = Doubt::default();
         let mut pod = pod.clone();
         let mut pauses = Pauses::default();
         loop {
-            match judge(&pod) {
+            match doubt.weigh(judge(&pod)) {
                 State::Running => return Ok(Ok(pod)),
                 State::Failed(reason) => return Ok(Err(reason)),
-                State::Waiting(state) => *told = state,
+                State::Waiting(state) | State::Doubtful(state) => *told = state,
             }
             let version = pod.metadata.resource_version.clone().unwrap_or_default();
             match pods.watch(&only, &version).await {
                 Ok(events) => {
                     let mut events = Box::pin(events);
                     loop {
-                        match events.try_next().await {
+                        let event = tokio::select! {
+                            event = events.try_next() => event,
+                            reason = doubt.outlasted() => return Ok(Err(reason)),
+                        };
+                        match event {
                             Ok(Some(WatchEvent::Added(newer) | WatchEvent::Modified(newer))) => {
                                 if newer.metadata.uid != pod.metadata.uid {
                                     return gone();
                                 }
-                                match judge(&newer) {
+                                match doubt.weigh(judge(&newer)) {
                                     State::Running => return Ok(Ok(newer)),
                                     State::Failed(reason) => return Ok(Err(reason)),
-                                    State::Waiting(state) => *told = state,
+                                    State::Waiting(state) | State::Doubtful(state) => *told = state,
                                 }
                             }
                             Ok(Some(WatchEvent::Deleted(_))) => return gone(),
@@ -198,31 +220,47 @@ impl Waiting<'_> {
     }
 }
 
+/// Since when it is doubtful whether a pod will run, and why. Between two attempts to pull an image the pod looks well.
+#[derive(Default)]
+struct Doubt(Option<(Instant, String)>);
+
+impl Doubt {
+    fn weigh(&mut self, state: State) -> State {
+        let State::Doubtful(reason) = state else { return state };
+        let since = self.0.as_ref().map_or_else(Instant::now, |(since, _)| *since);
+        self.0 = Some((since, reason.clone()));
+        if since.elapsed() < PULL_PATIENCE { State::Doubtful(reason) } else { State::Failed(reason) }
+    }
+
+    /// Waits until there was doubt for too long.
+    async fn outlasted(&self) -> String {
+        let Some((since, reason)) = &self.0 else { return std::future::pending().await };
+        tokio::time::sleep_until(*since + PULL_PATIENCE).await;
+        reason.clone()
+    }
+}
+
 fn judge(pod: &Pod, patience: &Patience<'_>) -> State {
     let Some(status) = &pod.status else { return State::Waiting("nobody looked at it yet".into()) };
     if pod.metadata.deletion_timestamp.is_some() {
         return State::Failed("it is being deleted".into());
     }
-    let all = || status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
-    if let Some(phase @ ("Failed" | "Succeeded")) = status.phase.as_deref() {
-        let how = all().find_map(ending).unwrap_or_else(|| {
+    let ours = health::container_of(pod, patience.container);
+    // Other containers are a service mesh's, or the user's own: neither keeps ours from running. Those before it do.
+    let needed = || status.init_container_statuses.iter().flatten().chain(ours);
+    if let Some(how) = health::ending(pod, patience.container) {
+        let phase = status.phase.as_deref().unwrap_or("?");
+        let details = needed().find_map(ending).unwrap_or_else(|| {
             let words = [status.reason.as_deref(), status.message.as_deref()];
             words.into_iter().flatten().collect::<Vec<_>>().join(": ")
         });
-        let words = if patience.fresh { "it ended at once" } else { ENDED };
-        return State::Failed(format!("{words} ({phase}) {how}"));
+        return State::Failed(match (patience.fresh, phase) {
+            (true, "Failed" | "Succeeded") => format!("it ended at once ({phase}) {details}"),
+            (true, _) => format!("it ended by itself: {details}"),
+            (false, "Failed" | "Succeeded") => format!("{ENDED} ({phase}) {details}"),
+            (false, _) => how,
+        });
     }
-    for one in all() {
-        if let Some(waiting) = one.state.as_ref().and_then(|state| state.waiting.as_ref())
-            && let Some(reason) = waiting.reason.as_deref()
-            && HOPELESS.contains(&reason)
-        {
-            let message = waiting.message.as_deref().unwrap_or_default();
-            let before = ending(one).map(|how| format!("; {how}")).unwrap_or_default();
-            return State::Failed(format!("container {}: {reason}: {message}{before}", one.name));
-        }
-    }
-    let ours = status.container_statuses.iter().flatten().find(|one| one.name == patience.container);
     if let Some(ours) = ours {
         let ended = ours.restart_count > 0 || ours.state.as_ref().is_some_and(|state| state.terminated.is_some());
         if patience.fresh && ended {
@@ -233,6 +271,24 @@ fn judge(pod: &Pod, patience: &Patience<'_>) -> State {
             return State::Running;
         }
     }
+    for one in needed() {
+        let Some(waiting) = one.state.as_ref().and_then(|state| state.waiting.as_ref()) else { continue };
+        let Some(reason) = waiting.reason.as_deref() else { continue };
+        let message = waiting.message.as_deref().unwrap_or_default();
+        let before = ending(one).map(|how| format!("; {how}")).unwrap_or_default();
+        let words = format!("container {}: {reason}: {message}{before}", one.name);
+        let lower = message.to_ascii_lowercase();
+        let pulling = PULLING.contains(&reason);
+        if pulling && REFUSED.iter().any(|word| lower.contains(word)) || patience.fresh && HOPELESS.contains(&reason) {
+            return State::Failed(words);
+        }
+        if pulling {
+            return State::Doubtful(words);
+        }
+        if HOPELESS.contains(&reason) {
+            return State::Waiting(words);
+        }
+    }
     let scheduled = status.conditions.iter().flatten().find(|condition| condition.type_ == "PodScheduled");
     if let Some(condition) = scheduled.filter(|condition| condition.status == "False") {
         let message = condition.message.as_deref().unwrap_or("no node takes it");
@@ -241,7 +297,7 @@ fn judge(pod: &Pod, patience: &Patience<'_>) -> State {
         }
         return State::Waiting(format!("no node yet: {message}"));
     }
-    let waiting = all().find_map(|one| one.state.as_ref()?.waiting.as_ref()?.reason.clone());
+    let waiting = needed().find_map(|one| one.state.as_ref()?.waiting.as_ref()?.reason.clone());
     State::Waiting(waiting.unwrap_or_else(|| "its container hasn't started".into()))
 }
 
@@ -277,6 +333,15 @@ mod tests {
         );
         let pull = json!({"waiting": {"reason": "ErrImagePull", "message": "not found"}});
         assert_eq!(state(one(pull), false), State::Failed("container sandbox: ErrImagePull: not found".into()));
+        // A registry that can't be reached may be back at the kubelet's next attempt.
+        for reason in PULLING {
+            let blip = json!({"waiting": {"reason": reason, "message": "dial tcp: i/o timeout"}});
+            assert!(matches!(state(one(blip), false), State::Doubtful(_)), "{reason}");
+        }
+        // A sandbox that ran before is started again, in the end; one that never did won't be.
+        let crashes = json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 20s"}});
+        assert!(matches!(state(one(crashes.clone()), false), State::Failed(_)));
+        assert!(matches!(state(one(crashes), true), State::Waiting(_)));
         // A new pod's container must not end; an older one's is started again.
         let ended = json!({"terminated": {"exitCode": 7, "reason": "Error"}});
         let words = "it ended by itself: container sandbox ended with code 7 (Error)";
@@ -289,5 +354,31 @@ mod tests {
             {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]});
         assert_eq!(state(unschedulable.clone(), false), State::Failed("no node takes it: 0/1 nodes".into()));
         assert_eq!(state(unschedulable, true), State::Waiting("no node yet: 0/1 nodes".into()));
+    }
+
+    #[test]
+    fn sidecars_neither_hold_a_sandbox_back_nor_keep_it_alive() {
+        let beside = |sidecar: Value, ours: Value| {
+            let status = |name: &str, state: Value| json!({"name": name, "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state});
+            json!({"phase": "Running", "containerStatuses": [status("istio-proxy", sidecar), status("sandbox", ours)]})
+        };
+        let crashes = || json!({"waiting": {"reason": "CrashLoopBackOff"}});
+        assert_eq!(state(beside(crashes(), json!({"running": {}})), false), State::Running);
+        let creating = json!({"waiting": {"reason": "ContainerCreating"}});
+        assert!(matches!(state(beside(crashes(), creating), false), State::Waiting(_)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn doubt_ends_by_itself_and_is_not_forgotten_between_attempts() {
+        let mut doubt = Doubt::default();
+        assert_eq!(doubt.weigh(State::Waiting("creating".into())), State::Waiting("creating".into()));
+        assert_eq!(doubt.weigh(State::Doubtful("a".into())), State::Doubtful("a".into()));
+        tokio::time::sleep(PULL_PATIENCE / 2).await;
+        doubt.weigh(State::Waiting("creating".into()));
+        assert_eq!(doubt.weigh(State::Doubtful("b".into())), State::Doubtful("b".into()));
+        let begun = Instant::now();
+        assert_eq!(doubt.outlasted().await, "b");
+        assert_eq!(begun.elapsed(), PULL_PATIENCE / 2);
+        assert_eq!(doubt.weigh(State::Doubtful("c".into())), State::Failed("c".into()));
     }
 }

@@ -1,14 +1,13 @@
 //! Finds a sandbox or makes it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::jiff::Timestamp;
 use podbay_client::Sandbox;
 use podbay_client::provider::{Provided, Wanted};
 
-use super::lease::{self, Holder};
+use super::lease::{self, Deletion, Holder};
 use super::manifest::{self, CONTAINER};
 use super::occupant::{Occupant, holder, holder_of};
 use super::place::Place;
@@ -18,16 +17,41 @@ use crate::bootstrap::Limits;
 use crate::channel::exec::{Container, ExecChannel};
 use crate::error::{Error, Result};
 use crate::names::{self, HOME, IDLE_TTL, Marks, POOL, TTL};
+use crate::pod::health::{is_running, lost_node};
 use crate::pod::startup::{Patience, Waiting};
 
 /// How often a sandbox whose pod is replaced meanwhile is looked at again.
 const ATTEMPTS: usize = 20;
+
+/// How long to wait for pods that are about to go when a quota is full. They have two seconds to end, and are still counted
+/// for a while after that.
+const QUOTA_PATIENCE: Duration = Duration::from_secs(8);
 
 /// How a sandbox is wanted.
 pub(super) struct Wish {
     pub(super) name: String,
     pub(super) marks: Marks,
     pub(super) limits: Limits,
+}
+
+/// What became of an attempt to claim a pod.
+enum Claimed {
+    /// The caller has it.
+    Ours(Provided),
+    /// Somebody else has it.
+    Taken,
+    /// The Lease has it, and it doesn't answer this caller.
+    Unusable(Holder),
+}
+
+/// How far this caller is with a Lease.
+struct Progress {
+    /// When it last wrote to it.
+    written: Instant,
+    /// Whether what has to be there before a pod is there.
+    prepared: bool,
+    /// Whether it has just named a pod that nobody can have made yet.
+    new_pod: bool,
 }
 
 /// A sandbox that is being made. When its maker gives up in the middle, it is removed.
@@ -112,45 +136,85 @@ impl Raw {
     async fn settle(&self, wish: &Wish, may_exist: bool) -> Result<Provided> {
         let place = self.place(&wish.name);
         let mut candidate = self.pool.as_ref().and_then(|pool| pool.take());
-        if candidate.is_none() && self.pool.is_some() {
-            // Mostly it doesn't exist, but then it mustn't cost a session.
+        let mut prepared = false;
+        if candidate.is_none() {
+            // What there is costs neither a session nor a policy, and what has to be made loses no time by the question.
             let find = async {
                 match may_exist {
-                    true => place.leases.find(&wish.name).await,
+                    true => place.leases.attach(&wish.name).await,
                     false => Err(Error::SandboxNotFound(wish.name.clone())),
                 }
             };
-            let (found, free) = futures_util::future::join(find, self.candidate(&[])).await;
+            let written = Instant::now();
+            let (found, free, ready) = match (&self.pool, self.config.namespace_per_sandbox) {
+                (Some(_), _) => {
+                    let (found, free) = futures_util::future::join(find, self.candidate(&[])).await;
+                    (found, free, None)
+                }
+                (None, true) => (find.await, None, None),
+                (None, false) => {
+                    let (found, ready) = futures_util::future::join(find, self.prepare(wish, &place)).await;
+                    (found, None, Some(ready))
+                }
+            };
             match found {
                 Err(Error::SandboxNotFound(_)) => {}
-                found => return self.complete(wish, &place, found?, false).await,
+                found => {
+                    let prepared = ready.is_some_and(|ready| ready.is_ok());
+                    let progress = Progress { written, prepared, new_pod: false };
+                    return self.complete(wish, &place, found?, progress).await;
+                }
             }
+            prepared = ready.transpose()?.is_some();
             candidate = free.map(|candidate| self.approach(&place, candidate));
         }
-        let prepared = candidate.is_none();
-        if prepared {
+        if candidate.is_none() && !prepared {
             self.prepare(wish, &place).await?;
+            prepared = true;
         }
         let named =
             candidate.as_ref().map_or_else(|| Holder::new_for(&wish.name), |candidate| candidate.holder.clone());
-        let made = place.leases.make(&wish.name, &wish.marks, &named).await;
-        match (candidate, &made, &self.pool) {
-            (Some(candidate), Ok((lease, true)), pool) => {
-                let claimed = self.claim(wish, &place, lease, candidate).await;
-                if let Some(pool) = pool {
+        let written = Instant::now();
+        let made = place.leases.make(&wish.name, &wish.marks, &named, self.startup()).await;
+        let (mut lease, ours) = match made {
+            Ok(made) => made,
+            Err(error) => {
+                self.put_back(candidate);
+                return Err(error);
+            }
+        };
+        let new_pod = ours && candidate.is_none();
+        match candidate {
+            Some(candidate) if ours => {
+                let claimed = self.claim(wish, &place, &lease, written, candidate).await;
+                if let Some(pool) = &self.pool {
                     pool.used();
                 }
                 match claimed {
-                    Ok(Some(provided)) => return Ok(provided),
-                    Ok(None) => {}
-                    Err(error) => return Err(self.undo(lease, None, error).await),
+                    Ok(Claimed::Ours(provided)) => return Ok(provided),
+                    Ok(Claimed::Taken) => {}
+                    Ok(Claimed::Unusable(pod)) => {
+                        let lost = [pod.pod.clone()];
+                        lease = self.next_pod(wish, &place, &lease, Some(pod), &lost).await?;
+                    }
+                    Err(error) => return Err(self.undo(&lease, None, error).await),
                 }
             }
-            (Some(candidate), _, Some(pool)) => pool.put_back(candidate),
-            _ => {}
+            candidate => self.put_back(candidate),
         }
-        let (lease, _) = made?;
-        self.complete(wish, &place, lease, prepared).await
+        self.complete(wish, &place, lease, Progress { written, prepared, new_pod }).await
+    }
+
+    fn put_back(&self, candidate: Option<Candidate>) {
+        if let (Some(candidate), Some(pool)) = (candidate, &self.pool) {
+            pool.put_back(candidate);
+        }
+    }
+
+    /// How long a creator may take. The reaper, which may be configured otherwise, has to know.
+    pub(super) fn startup(&self) -> Duration {
+        let setup = if self.config.setup_script.is_some() { setup::LONGEST } else { Duration::ZERO };
+        Duration::from_secs(self.config.startup_timeout) + setup + lease::CLAIMING
     }
 
     /// Opens a session to a pod while it is being claimed: that takes longer than anything else.
@@ -184,34 +248,43 @@ impl Raw {
         }
     }
 
-    /// Brings a Lease to its pod: finds it, claims it, or makes it.
-    async fn complete(&self, wish: &Wish, place: &Place, mut lease: Lease, mut prepared: bool) -> Result<Provided> {
+    /// Brings a Lease, which this caller has written to, to its pod: finds it, claims it, or makes it.
+    async fn complete(&self, wish: &Wish, place: &Place, mut lease: Lease, mut progress: Progress) -> Result<Provided> {
         let mut lost = Vec::new();
+        let mut refused = None;
         for _ in 0..ATTEMPTS {
             let holder = holder(&lease)?;
-            match place.occupant(&lease, &holder).await? {
-                Occupant::Live(pod) => return self.attach(place, &lease, *pod, false).await,
+            let occupant = match std::mem::take(&mut progress.new_pod) {
+                true => Occupant::NotYet,
+                false => place.occupant(&lease, &holder).await?,
+            };
+            let useless = match occupant {
+                Occupant::Live(pod) if !self.never_started(place, &lease, &pod) => {
+                    return self.attach(place, &lease, *pod, false).await;
+                }
+                Occupant::Live(pod) => Some(holder_of(&pod)),
                 Occupant::Warm(pod) => {
-                    if let Some(provided) = self.claim(wish, place, &lease, Candidate::of(&pod)).await? {
-                        return Ok(provided);
+                    match self.claim(wish, place, &lease, progress.written, Candidate::of(&pod)).await? {
+                        Claimed::Ours(provided) => return Ok(provided),
+                        Claimed::Taken => continue,
+                        Claimed::Unusable(pod) => Some(pod),
                     }
                 }
-                Occupant::Gone(_) => {
-                    lost.push(holder.pod);
-                    let next = self.candidate(&lost).await.map(|candidate| candidate.holder);
-                    let next = next.unwrap_or_else(|| Holder::new_for(&wish.name));
-                    lease = place.leases.replace_pod(&lease, &next, &wish.marks).await?;
-                }
+                Occupant::Gone { remains, .. } => remains,
                 Occupant::NotYet => {
-                    if !prepared {
+                    if !progress.prepared {
                         self.prepare(wish, place).await?;
-                        prepared = true;
+                        progress.prepared = true;
                     }
-                    if let Some(provided) = self.make(wish, place, &lease, &holder).await? {
+                    if let Some(provided) = self.make(wish, place, &lease, &holder, &mut refused).await? {
                         return Ok(provided);
                     }
+                    continue;
                 }
-            }
+            };
+            lost.push(holder.pod);
+            progress.written = Instant::now();
+            lease = self.next_pod(wish, place, &lease, useless, &lost).await?;
         }
         Err(Error::Config(format!(
             "the sandbox {} lost its pod {ATTEMPTS} times while it was being made; who deletes them?",
@@ -219,8 +292,46 @@ impl Raw {
         )))
     }
 
+    /// Whether a pod's creator should have been done with it, and it doesn't even run: the creator was killed, and whoever
+    /// waits for this pod waits in vain.
+    fn never_started(&self, place: &Place, lease: &Lease, pod: &Pod) -> bool {
+        lease::is_unfinished(lease)
+            && lease::startup_is_over(lease, place.cluster.clock.now(), self.startup())
+            && !is_running(pod, CONTAINER)
+    }
+
+    /// Has a Lease name another pod, and deletes what is left of the one before. Should somebody else have written the
+    /// Lease meanwhile, nothing is deleted; the Lease as it is now.
+    async fn next_pod(
+        &self,
+        wish: &Wish,
+        place: &Place,
+        lease: &Lease,
+        before: Option<Holder>,
+        lost: &[String],
+    ) -> Result<Lease> {
+        let next = self.candidate(lost).await.map(|candidate| candidate.holder);
+        let next = next.unwrap_or_else(|| Holder::new_for(&wish.name));
+        let newer = place.leases.replace_pod(lease, &next, &wish.marks, self.startup()).await?;
+        if let Some(before) = before.filter(|_| Holder::of(&newer) == Some(next)) {
+            // The sandbox doesn't need it any more, so this mustn't fail for it; the reaper finds it.
+            if let Err(error) = place.delete_pod(&before).await {
+                tracing::warn!(%error, pod = before.pod, "the pod that a sandbox had before couldn't be removed");
+            }
+        }
+        Ok(newer)
+    }
+
     /// Makes the pod that a Lease names; nothing when somebody else was faster.
-    async fn make(&self, wish: &Wish, place: &Place, lease: &Lease, holder: &Holder) -> Result<Option<Provided>> {
+    /// `refused` is since when the namespace's quota is in the way.
+    async fn make(
+        &self,
+        wish: &Wish,
+        place: &Place,
+        lease: &Lease,
+        holder: &Holder,
+        refused: &mut Option<Instant>,
+    ) -> Result<Option<Provided>> {
         let network = network::label(&self.config)?;
         let owner = lease::owner(lease);
         let pod = manifest::pod(&self.config, &holder.pod, &wish.marks, owner, network.as_deref(), wish.limits.ttl)?;
@@ -231,7 +342,13 @@ impl Raw {
             Err(error) if Error::code(&error) == Some(409) => return Ok(None),
             // A quota may refuse the second of two before anybody sees that they are the same, and it counts pods that are
             // about to go.
-            Err(kube::Error::Api(status)) if is_quota(&status) && place.has_pods().await? => {
+            Err(kube::Error::Api(status)) if is_quota(&status) => {
+                let since = *refused.get_or_insert_with(Instant::now);
+                let may_pass = place.exists(&holder.pod).await?
+                    || since.elapsed() < QUOTA_PATIENCE && place.has_pods_that_go().await?;
+                if !may_pass {
+                    return Err(self.undo(lease, None, Error::Quota(status.message)).await);
+                }
                 tokio::time::sleep(Duration::from_millis(500)).await;
                 return Ok(None);
             }
@@ -248,23 +365,36 @@ impl Raw {
         }
     }
 
-    /// Claims a pod that waits; nothing when somebody else has it.
-    async fn claim(&self, wish: &Wish, place: &Place, lease: &Lease, candidate: Candidate) -> Result<Option<Provided>> {
+    /// Claims a pod that waits, for a Lease that was written at some time.
+    async fn claim(
+        &self,
+        wish: &Wish,
+        place: &Place,
+        lease: &Lease,
+        written: Instant,
+        candidate: Candidate,
+    ) -> Result<Claimed> {
         let limits = lease::limits(lease);
         let Some(pod) = claim::claim(place, lease, &wish.marks, limits.ttl, &candidate).await? else {
-            return Ok(None);
+            return Ok(Claimed::Taken);
         };
+        if written.elapsed() > lease::CLAIMING / 2 {
+            // It took so long that the reaper may have taken the Lease for one that was left behind. The pod goes with it.
+            place.leases.attach(&wish.name).await.and_then(|newer| match newer.metadata.uid == lease.metadata.uid {
+                true => Ok(()),
+                false => Err(Error::SandboxNotFound(wish.name.clone())),
+            })?;
+        }
         let sandbox = candidate.sandbox.unwrap_or_else(|| self.sandbox(place, lease, &pod));
         match claim::set_limits(&sandbox, limits).await {
             Ok(()) => {
                 self.watch(place, &wish.name, &sandbox);
-                Ok(Some(Provided { id: wish.name.clone(), sandbox, created: true, leash: None }))
+                Ok(Claimed::Ours(Provided { id: wish.name.clone(), sandbox, created: true, leash: None }))
             }
             Err(error) => {
-                // It waited for too long: its node may be gone. Another one takes its place.
+                // It waited for too long: its node may be gone.
                 tracing::warn!(%error, pod = candidate.holder.pod, "a pod of the pool can't be used");
-                place.delete_pod(&candidate.holder).await?;
-                Ok(None)
+                Ok(Claimed::Unusable(candidate.holder))
             }
         }
     }
@@ -272,35 +402,66 @@ impl Raw {
     /// Removes what was made in vain, and gives the reason back.
     pub(super) async fn undo(&self, lease: &Lease, pod: Option<&Pod>, reason: Error) -> Error {
         let name = lease.metadata.name.as_deref().unwrap_or_default();
-        let place = self.place(name);
-        if let Err(error) = place.leases.delete(name, lease::this(lease)).await {
+        if let Err(error) = self.remove_unused(name, lease, pod).await {
             tracing::warn!(%error, name, "a sandbox that can't start couldn't be removed");
-        }
-        if let Some(pod) = pod
-            && let Err(error) = place.delete_pod(&holder_of(pod)).await
-        {
-            tracing::warn!(%error, name, "the pod of a sandbox that can't start couldn't be removed");
-        }
-        if self.config.namespace_per_sandbox
-            && let Err(error) = place.delete_namespace(self.home.cluster.namespace()).await
-        {
-            tracing::warn!(%error, name, "the namespace of a sandbox that can't start couldn't be removed");
         }
         reason
     }
 
-    /// Waits for a pod and gives the sandbox in it.
+    /// Removes a sandbox unless somebody else uses it: it failed for this caller, which needn't be so for others.
+    async fn remove_unused(&self, name: &str, lease: &Lease, pod: Option<&Pod>) -> Result<()> {
+        let place = self.place(name);
+        let mut seen = lease.clone();
+        for _ in 0..ATTEMPTS {
+            match place.leases.delete(name, lease::unchanged(&seen)).await? {
+                Deletion::Done => {
+                    if let Some(pod) = pod {
+                        place.delete_pod(&holder_of(pod)).await?;
+                    }
+                    if self.config.namespace_per_sandbox {
+                        place.delete_namespace(self.home.cluster.namespace()).await?;
+                    }
+                    return Ok(());
+                }
+                Deletion::Absent => return Ok(()),
+                // Others who wait for the same pod have written it. Nobody can be using it while nobody has finished it.
+                Deletion::Changed => {
+                    seen = match place.leases.find(name).await {
+                        Err(Error::SandboxNotFound(_)) => return Ok(()),
+                        found => found?,
+                    };
+                    let same = seen.metadata.uid == lease.metadata.uid && Holder::of(&seen) == Holder::of(lease);
+                    if !same || !lease::is_unfinished(&seen) {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for a pod and gives the sandbox in it. The Lease was written before.
     pub(super) async fn attach(&self, place: &Place, lease: &Lease, pod: Pod, created: bool) -> Result<Provided> {
         let name = lease.metadata.name.clone().unwrap_or_default();
-        let waiting = self.waiting(place, created);
-        let pod = waiting.until_running(pod).await?;
+        let unfinished = lease::is_unfinished(lease);
+        let waiting = self.waiting(place, unfinished);
+        let pod = match waiting.until_running(pod.clone()).await {
+            // The creator removes its own. This one may have been killed.
+            Err(error @ (Error::Startup { .. } | Error::StartupTimeout { .. })) if unfinished && !created => {
+                return Err(self.undo(lease, Some(&pod), error).await);
+            }
+            running => running?,
+        };
+        if let Some(node) = lost_node(&pod, CONTAINER) {
+            return Err(Error::NodeLost { pod: place.label(&pod), node });
+        }
         let sandbox = self.sandbox(place, lease, &pod);
         if created {
             introduce(&waiting, &pod, &sandbox).await?;
         }
         let holder = holder_of(&pod);
         // The UID says that nothing is left to be done. Until then, whoever comes helps to finish.
-        if Holder::of(lease).is_some_and(|holder| holder.uid.is_none()) {
+        if unfinished {
             if let Some(script) = &self.config.setup_script {
                 match setup::run(&sandbox, script).await {
                     // The creator removes its own.
@@ -312,11 +473,7 @@ impl Raw {
             }
             place.leases.set_uid(lease, &holder.pod, holder.uid.as_deref().unwrap_or_default()).await?;
         }
-        let unused = lease::used(lease).map_or(0, |used| Timestamp::now().as_second() - used.as_second());
-        if unused >= pulse::EVERY.as_secs() as i64 {
-            place.leases.renew(&name).await;
-        }
-        let limits = lease::limits_left(lease);
+        let limits = lease::limits_left(lease, place.cluster.clock.now());
         let pooled = pod.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(POOL));
         if pooled && limits != Limits::default() {
             // Whoever claimed it may have been killed before it could tell podbayd. Nobody has to wait for this.
@@ -341,7 +498,7 @@ impl Raw {
 
     /// The sandbox in a pod. Nothing is opened yet.
     pub(super) fn sandbox(&self, place: &Place, lease: &Lease, pod: &Pod) -> Sandbox {
-        let limits = lease::limits_left(lease);
+        let limits = lease::limits_left(lease, place.cluster.clock.now());
         Sandbox::new(channel(place, &holder_of(pod), &self.config.workdir).ending_after(limits))
     }
 
@@ -350,7 +507,8 @@ impl Raw {
     }
 }
 
-fn is_quota(status: &kube::core::Status) -> bool {
+/// Whether a pod was refused because the namespace has used up its quota.
+pub(super) fn is_quota(status: &kube::core::Status) -> bool {
     status.code == 403 && status.message.contains("exceeded quota")
 }
 

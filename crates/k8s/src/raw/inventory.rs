@@ -12,10 +12,11 @@ use podbay_client::provider::{Listed, Page, Phase, Query, Stats};
 
 use super::Raw;
 use super::lease::{self, Holder};
-use super::occupant::ending;
+use super::manifest::CONTAINER;
 use crate::bootstrap::Limits;
 use crate::error::{Error, Result};
 use crate::names::{self, CLAIMED, HOME, POOL, SANDBOX, STATE, TENANT, THREAD, WARM};
+use crate::pod::health::ending;
 use crate::retry::patiently;
 
 /// How many sandboxes are on a page when nobody says: their names have to fit into one request.
@@ -24,9 +25,6 @@ const PAGE: usize = 100;
 /// What the cursor begins with where sandboxes are listed, and where pods that wait are. The rest is the API server's.
 const SANDBOXES: &str = "s:";
 const WAITING: &str = "w:";
-
-/// How long a sandbox may be without the pod that it names: between the two it is being made.
-const CLAIMING: Duration = Duration::from_secs(30);
 
 impl Raw {
     /// One page: first the sandboxes, then the pods that wait to become some.
@@ -42,8 +40,8 @@ impl Raw {
         let mut rest = match cursor.strip_prefix(SANDBOXES) {
             Some(token) => {
                 let (leases, next) = self.leases(&query.labels, limit, token).await?;
-                let pods = self.pods_of(&leases).await?;
-                page.sandboxes.extend(leases.iter().filter_map(|lease| self.listed(lease, &pods)));
+                let (pods, now) = (self.pods_of(&leases).await?, self.home.cluster.now().await);
+                page.sandboxes.extend(leases.iter().filter_map(|lease| self.listed(lease, &pods, now)));
                 limit -= leases.len().min(limit);
                 match next {
                     Some(next) => {
@@ -80,21 +78,37 @@ impl Raw {
         Ok(selector)
     }
 
+    /// Where all sandboxes' Leases are, and what selects them.
+    pub(super) fn all_leases(&self) -> (Api<Lease>, String) {
+        match self.config.namespace_per_sandbox {
+            true => (Api::all(self.home.cluster.client.clone()), self.of_sandboxes()),
+            false => (self.home.leases.api.clone(), self.of_sandboxes()),
+        }
+    }
+
+    /// Where all sandboxes' pods are, and what selects them.
+    pub(super) fn all_pods(&self) -> (Api<Pod>, String) {
+        match self.config.namespace_per_sandbox {
+            true => (Api::all(self.home.cluster.client.clone()), self.of_sandboxes()),
+            false => (self.home.pods.clone(), self.of_sandboxes()),
+        }
+    }
+
+    fn of_sandboxes(&self) -> String {
+        match self.config.namespace_per_sandbox {
+            true => format!("{},{SANDBOX},{HOME}={}", names::ours(), self.home.cluster.namespace),
+            false => format!("{},{SANDBOX}", names::ours()),
+        }
+    }
+
     /// Some of the sandboxes' Leases, and where the next ones begin.
-    pub(super) async fn leases(
+    async fn leases(
         &self,
         labels: &BTreeMap<String, String>,
         limit: usize,
         token: &str,
     ) -> Result<(Vec<Lease>, Option<String>)> {
-        let mut base = names::ours() + "," + SANDBOX;
-        let api = match self.config.namespace_per_sandbox {
-            true => {
-                base += &format!(",{HOME}={}", self.home.cluster.namespace);
-                Api::all(self.home.cluster.client.clone())
-            }
-            false => self.home.leases.api.clone(),
-        };
+        let (api, base) = self.all_leases();
         let parameters = parameters(self.selector(base, labels)?, limit, token);
         let list = patiently(|| api.list(&parameters)).await.map_err(too_old("list the sandboxes' Leases"))?;
         Ok((list.items, list.metadata.continue_.filter(|token| !token.is_empty())))
@@ -112,47 +126,38 @@ impl Raw {
         Ok((list.items, list.metadata.continue_.filter(|token| !token.is_empty())))
     }
 
-    /// The pods of sandboxes, by the sandboxes' names.
-    pub(super) async fn pods_of(&self, leases: &[Lease]) -> Result<HashMap<String, Vec<Pod>>> {
-        let mut pods: HashMap<String, Vec<Pod>> = HashMap::new();
-        for leases in leases.chunks(PAGE) {
-            let ids: Vec<&str> = leases.iter().filter_map(|lease| lease.metadata.name.as_deref()).collect();
-            let mut about = format!("{},{SANDBOX} in ({})", names::ours(), ids.join(","));
-            let api = match self.config.namespace_per_sandbox {
-                true => {
-                    about += &format!(",{HOME}={}", self.home.cluster.namespace);
-                    Api::all(self.home.cluster.client.clone())
-                }
-                false => self.home.pods.clone(),
-            };
-            let parameters = ListParams::default().labels(&about);
-            let list = patiently(|| api.list(&parameters)).await.map_err(Error::api("list the sandboxes' pods"))?;
-            for pod in list.items {
-                let Some(sandbox) = label(&pod, SANDBOX).map(str::to_owned) else { continue };
-                pods.entry(sandbox).or_default().push(pod);
-            }
+    /// The pods of some sandboxes.
+    async fn pods_of(&self, leases: &[Lease]) -> Result<Pods> {
+        if leases.is_empty() {
+            return Ok(Pods::default());
         }
-        Ok(pods)
+        let ids: Vec<&str> = leases.iter().filter_map(|lease| lease.metadata.name.as_deref()).collect();
+        let (api, base) = self.all_pods();
+        let parameters = ListParams::default().labels(&format!("{base},{SANDBOX} in ({})", ids.join(",")));
+        let list = patiently(|| api.list(&parameters)).await.map_err(Error::api("list the sandboxes' pods"))?;
+        Ok(Pods::of(list.items))
     }
 
-    pub(super) fn listed(&self, lease: &Lease, pods: &HashMap<String, Vec<Pod>>) -> Option<Listed> {
+    /// What a sandbox is doing.
+    pub(super) fn phase(&self, lease: &Lease, pod: Option<&Pod>, now: Timestamp) -> Phase {
+        let unfinished = lease::is_unfinished(lease);
+        match pod {
+            Some(pod) if ending(pod, CONTAINER).is_some() => Phase::Terminated,
+            // Whoever made it was killed, and nobody has got it since.
+            _ if unfinished && lease::startup_is_over(lease, now, self.startup()) => Phase::Terminated,
+            Some(pod) if pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running") => {
+                Phase::Running
+            }
+            Some(_) => Phase::Pending,
+            None if unfinished || is_being_claimed(lease, now) => Phase::Pending,
+            None => Phase::Terminated,
+        }
+    }
+
+    fn listed(&self, lease: &Lease, pods: &Pods, now: Timestamp) -> Option<Listed> {
         let id = lease.metadata.name.clone()?;
         let created_ms = millis(lease::begun(lease)?);
-        let holder = Holder::of(lease);
-        let pod = holder.as_ref().and_then(|holder| {
-            pods.get(&id)?.iter().find(|pod| pod.metadata.name.as_deref() == Some(holder.pod.as_str()))
-        });
-        // A Lease whose pod doesn't exist is being completed, or was left behind by a creator that was killed.
-        let age = Duration::from_millis(millis(Timestamp::now()).saturating_sub(created_ms));
-        let time = match holder.is_some_and(|holder| holder.uid.is_some()) {
-            true => CLAIMING,
-            false => Duration::from_secs(self.config.startup_timeout),
-        };
-        let phase = match pod {
-            Some(pod) => phase(pod),
-            None if age < time => Phase::Pending,
-            None => Phase::Terminated,
-        };
+        let phase = self.phase(lease, pods.named_by(lease), now);
         let annotations = lease.metadata.annotations.clone().unwrap_or_default();
         let active_ms = lease::used(lease).map(millis);
         let Limits { ttl, idle_ttl } = lease::limits(lease);
@@ -174,7 +179,7 @@ impl Raw {
         Some(Listed {
             id: pod.metadata.name.clone()?,
             labels: self.labels_of(pod.metadata.labels.as_ref(), &annotations),
-            phase: match ending(pod) {
+            phase: match ending(pod, CONTAINER) {
                 Some(_) => Phase::Terminated,
                 None if label(pod, STATE) == Some(WARM) => Phase::Warm,
                 None => Phase::Pending,
@@ -204,7 +209,7 @@ impl Raw {
     }
 
     pub(super) async fn count(&self, idle: Duration) -> Result<Stats> {
-        let now = millis(Timestamp::now());
+        let now = millis(self.home.cluster.now().await);
         let idle = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX);
         let (mut stats, mut query) = (Stats::default(), Query::default());
         loop {
@@ -239,12 +244,35 @@ fn label<'a>(pod: &'a Pod, key: &str) -> Option<&'a str> {
     pod.metadata.labels.as_ref()?.get(key).map(String::as_str)
 }
 
-fn phase(pod: &Pod) -> Phase {
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    match phase {
-        _ if ending(pod).is_some() => Phase::Terminated,
-        Some("Running") => Phase::Running,
-        _ => Phase::Pending,
+/// Whether a Lease that names a pod of a pool, and doesn't have it, may get it yet.
+pub(super) fn is_being_claimed(lease: &Lease, now: Timestamp) -> bool {
+    lease::written(lease).is_some_and(|written| lease::age(written, now) < lease::CLAIMING)
+}
+
+/// The pods of sandboxes, by the sandboxes' names.
+#[derive(Default)]
+pub(super) struct Pods(HashMap<String, Vec<Pod>>);
+
+impl Pods {
+    pub(super) fn of(list: Vec<Pod>) -> Self {
+        let mut pods = Self::default();
+        for pod in list {
+            let Some(sandbox) = label(&pod, SANDBOX).map(str::to_owned) else { continue };
+            pods.0.entry(sandbox).or_default().push(pod);
+        }
+        pods
+    }
+
+    /// All that belong to the sandbox that a Lease is.
+    pub(super) fn of_lease(&self, lease: &Lease) -> &[Pod] {
+        let name = lease.metadata.name.as_deref().unwrap_or_default();
+        self.0.get(name).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The one that the Lease names.
+    pub(super) fn named_by(&self, lease: &Lease) -> Option<&Pod> {
+        let holder = Holder::of(lease)?;
+        self.of_lease(lease).iter().find(|pod| pod.metadata.name.as_deref() == Some(holder.pod.as_str()))
     }
 }
 

@@ -34,6 +34,18 @@ pub(crate) const VOLUMES: [(&str, &str); 4] = [
 pub(crate) const OWN_VOLUMES: [&str; 6] =
     ["podbay-workspace", "podbay-tmp", "podbay-run", "podbay-results", "podbay-history", "podbay-blobs"];
 
+/// Annotations that keep service meshes from putting a sidecar into the pod. A sandbox without a network has no use for
+/// one, which wouldn't get ready either. `extra_annotations` overrides them.
+const NO_SIDECARS: [(&str, &str); 4] = [
+    ("sidecar.istio.io/inject", "false"),
+    ("linkerd.io/inject", "disabled"),
+    ("kuma.io/sidecar-injection", "disabled"),
+    ("consul.hashicorp.com/connect-inject", "false"),
+];
+
+/// What Kubernetes taints a node with that it has lost touch with. It tolerates these for 300 s where a pod says nothing.
+const LOST: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+
 /// Describes a pod.
 ///
 /// # Errors
@@ -51,6 +63,7 @@ pub(crate) fn pod(
         labels.insert(NETWORK.into(), network.into());
     }
     let mut annotations = marks.annotations.clone();
+    annotations.extend(NO_SIDECARS.map(|(key, value)| (key.to_owned(), value.to_owned())));
     annotations.extend(config.extra_annotations.clone());
     let mut value = json!({
         "metadata": {"name": name, "labels": labels, "annotations": annotations},
@@ -102,7 +115,12 @@ fn spec(config: &Config, ttl: Option<u64>) -> Result<Value> {
             "workingDir": config.workdir,
             "env": env,
             "resources": {
-                "requests": {"cpu": config.cpu_request, "memory": config.memory_request},
+                "requests": {
+                    "cpu": config.cpu_request,
+                    "memory": config.memory_request,
+                    "ephemeral-storage":
+                        lower(&config.ephemeral_storage_request, &config.ephemeral_storage_limit),
+                },
                 "limits": {
                     "cpu": config.cpu_limit,
                     "memory": config.memory_limit,
@@ -140,9 +158,7 @@ fn spec(config: &Config, ttl: Option<u64>) -> Result<Value> {
     if !nodes.is_empty() {
         spec["nodeSelector"] = plain(&nodes)?;
     }
-    if !config.tolerations.is_empty() {
-        spec["tolerations"] = plain(&config.tolerations)?;
-    }
+    spec["tolerations"] = tolerations(config)?;
     if !config.init_containers.is_empty() {
         spec["initContainers"] = plain(&config.init_containers)?;
     }
@@ -150,6 +166,51 @@ fn spec(config: &Config, ttl: Option<u64>) -> Result<Value> {
         spec["imagePullSecrets"] = config.image_pull_secrets.iter().map(|name| json!({"name": name})).collect();
     }
     Ok(spec)
+}
+
+/// The lower of two quantities: the cluster refuses to set aside more than the limit. What isn't a quantity is left to it.
+fn lower<'a>(request: &'a str, limit: &'a str) -> &'a str {
+    match (amount(request), amount(limit)) {
+        (Some(request), Some(most)) if most < request => limit,
+        _ => request,
+    }
+}
+
+/// What a quantity such as `256Mi` or `1.5G` amounts to.
+fn amount(quantity: &str) -> Option<f64> {
+    let digits = quantity.find(|one: char| !one.is_ascii_digit() && one != '.').unwrap_or(quantity.len());
+    let (number, suffix) = quantity.split_at(digits);
+    let (base, power) = match suffix {
+        "" => (1.0, 0),
+        "m" => (0.001, 1),
+        "k" => (1e3, 1),
+        _ => {
+            let (letter, base) = suffix.strip_suffix('i').map_or((suffix, 1e3), |letter| (letter, 1024.0));
+            (base, ["K", "M", "G", "T", "P", "E"].iter().position(|one| *one == letter)? as i32 + 1)
+        }
+    };
+    Some(number.parse::<f64>().ok()? * f64::powi(base, power))
+}
+
+/// The user's tolerations, and how long a lost node is put up with where they say nothing about that.
+fn tolerations(config: &Config) -> Result<Value> {
+    let mut all = config.tolerations.iter().map(plain).collect::<Result<Vec<_>>>()?;
+    for key in LOST {
+        // Without a key all taints are meant.
+        let said = config.tolerations.iter().any(|one| {
+            one.key.as_deref().is_none_or(|said| said == key || said.is_empty())
+                && one.effect.as_deref().is_none_or(|effect| effect == "NoExecute" || effect.is_empty())
+        });
+        if !said {
+            all.push(json!({
+                "key": key,
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": config.node_loss_tolerance,
+            }));
+        }
+    }
+    Ok(Value::Array(all))
 }
 
 /// Whether a command does nothing but wait. As the first process such a one ignores TERM, so that neither podbayd nor the
@@ -161,4 +222,53 @@ fn only_waits(command: &[String]) -> bool {
 
 fn plain(part: &impl serde::Serialize) -> Result<Value> {
     serde_json::to_value(part).map_err(|error| Error::Config(format!("a part of the pod can't be described: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn described(config: &Config) -> Value {
+        let pod = pod(config, "pb-1-00", &Marks::default(), Default::default(), None, None).unwrap();
+        serde_json::to_value(pod).unwrap()
+    }
+
+    #[test]
+    fn a_sandbox_sets_little_aside_and_keeps_meshes_out() {
+        let pod = described(&Config::default());
+        let resources = &pod["spec"]["containers"][0]["resources"];
+        assert_eq!(resources["requests"]["ephemeral-storage"], "256Mi");
+        assert_eq!(resources["limits"]["ephemeral-storage"], "5Gi");
+        let small = described(&Config { ephemeral_storage_limit: "100M".into(), ..Config::default() });
+        assert_eq!(small["spec"]["containers"][0]["resources"]["requests"]["ephemeral-storage"], "100M");
+        assert_eq!(pod["metadata"]["annotations"]["sidecar.istio.io/inject"], "false");
+        assert_eq!(pod["metadata"]["annotations"]["linkerd.io/inject"], "disabled");
+        let extra_annotations = [("linkerd.io/inject".to_owned(), "enabled".to_owned())].into();
+        let pod = described(&Config { extra_annotations, ..Config::default() });
+        assert_eq!(pod["metadata"]["annotations"]["linkerd.io/inject"], "enabled");
+    }
+
+    #[test]
+    fn quantities_are_compared_by_what_they_amount_to() {
+        assert_eq!((lower("256Mi", "1G"), lower("1Gi", "1G"), lower("1", "500m")), ("256Mi", "1G", "500m"));
+        assert_eq!((lower("2k", "1Ki"), lower("256Mi", "lots")), ("1Ki", "256Mi"));
+    }
+
+    #[test]
+    fn a_lost_node_is_put_up_with_for_as_long_as_set() {
+        let seconds = |config: &Config| {
+            let pod = described(config);
+            LOST.map(|key| {
+                let all = pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
+                all.iter().find(|one| one["key"] == key).map(|one| one["tolerationSeconds"].clone())
+            })
+        };
+        assert_eq!(seconds(&Config::default()), [Some(json!(300)), Some(json!(300))]);
+        let theirs = json!({"key": LOST[0], "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 7});
+        let tolerations = vec![serde_json::from_value(theirs).unwrap()];
+        let config = Config { tolerations, node_loss_tolerance: 30, ..Config::default() };
+        assert_eq!(seconds(&config), [Some(json!(7)), Some(json!(30))]);
+        let all = vec![serde_json::from_value(json!({"operator": "Exists"})).unwrap()];
+        assert_eq!(seconds(&Config { tolerations: all, ..Config::default() }), [None, None]);
+    }
 }

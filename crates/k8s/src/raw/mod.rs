@@ -20,6 +20,8 @@ mod setup;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::Preconditions;
 use podbay_client::provider::{Cleaned, Page, Pending, PoolStatus, Provided, Provider, Query, Stats, Wanted};
 
 pub use config::Config;
@@ -28,7 +30,9 @@ pub use manifest::CONTAINER;
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
 use crate::names::{self, CLAIMED, SANDBOX, STATE};
+use crate::pod::health::ending;
 use crate::retry::patiently;
+use lease::Deletion;
 use occupant::{Occupant, holder, holder_of};
 use place::Place;
 use pool::Pool;
@@ -66,12 +70,12 @@ impl Raw {
 
     async fn find(&self, id: &str) -> Result<Provided> {
         let name = names::of_id(id, self.home.cluster.namespace())?;
-        let (place, lease) = match self.place(name).leases.find(name).await {
+        let (place, lease) = match self.place(name).leases.attach(name).await {
             Ok(lease) => (self.place(name), lease),
             Err(error @ Error::SandboxNotFound(_)) => {
                 // The packages before this one called a sandbox by its pod.
                 let Some(name) = self.sandbox_of_pod(name).await? else { return Err(error) };
-                (self.place(&name), self.place(&name).leases.find(&name).await?)
+                (self.place(&name), self.place(&name).leases.attach(&name).await?)
             }
             Err(error) => return Err(error),
         };
@@ -82,7 +86,7 @@ impl Raw {
         match place.occupant(&lease, &holder).await? {
             Occupant::Live(pod) => self.attach(&place, &lease, *pod, false).await,
             Occupant::NotYet | Occupant::Warm(_) => gone("whoever made the sandbox didn't make its pod"),
-            Occupant::Gone(how) => gone(how),
+            Occupant::Gone { how, .. } => gone(&how),
         }
     }
 
@@ -109,26 +113,27 @@ impl Raw {
             Err(Error::SandboxNotFound(_)) => return self.remove_by_pod(name).await,
             Err(error) => return Err(error),
         };
-        self.remove_lease(&place, &lease, lease::this(&lease)).await
+        Ok(self.remove_lease(&place, &lease, lease::this(&lease)).await? == Deletion::Done)
     }
 
     /// Deletes the sandbox that a Lease is, if the Lease is the one that is meant.
-    async fn remove_lease(
-        &self,
-        place: &Place,
-        lease: &k8s_openapi::api::coordination::v1::Lease,
-        meant: kube::api::Preconditions,
-    ) -> Result<bool> {
+    async fn remove_lease(&self, place: &Place, lease: &Lease, meant: Preconditions) -> Result<Deletion> {
         let name = lease.metadata.name.as_deref().unwrap_or_default();
         let occupant = place.occupant(lease, &holder(lease)?).await?;
-        let deleted = place.leases.delete(name, meant).await?;
-        if deleted && let Occupant::Live(pod) = occupant {
-            place.delete_pod(&holder_of(&pod)).await?;
+        let deletion = place.leases.delete(name, meant).await?;
+        if deletion != Deletion::Done {
+            return Ok(deletion);
         }
-        if deleted && self.config.namespace_per_sandbox {
+        // A pod that is the Lease's stays so. The garbage collector would come for it as well, later.
+        match occupant {
+            Occupant::Live(pod) => place.delete_pod(&holder_of(&pod)).await?,
+            Occupant::Gone { remains: Some(pod), .. } => place.delete_pod(&pod).await?,
+            _ => {}
+        }
+        if self.config.namespace_per_sandbox {
             place.delete_namespace(self.home.cluster.namespace()).await?;
         }
-        Ok(deleted)
+        Ok(deletion)
     }
 
     /// Deletes what is called by its pod: a sandbox, or a pod that waits in a pool.
@@ -144,12 +149,14 @@ impl Raw {
                 Err(Error::SandboxNotFound(_)) => return Ok(false),
                 found => found?,
             };
-            return self.remove_lease(&self.home, &lease, lease::this(&lease)).await;
+            return Ok(self.remove_lease(&self.home, &lease, lease::this(&lease)).await? == Deletion::Done);
         }
-        if labels.get(STATE).is_none_or(|state| state == CLAIMED) || occupant::ending(&pod).is_some() {
-            return Ok(false);
+        match labels.get(STATE) {
+            Some(state) if state != CLAIMED && ending(&pod, CONTAINER).is_none() => {
+                pool::claim::discard(&self.home, &pod, state).await
+            }
+            _ => Ok(false),
         }
-        self.home.delete_pod(&holder_of(&pod)).await.map(|()| true)
     }
 
     async fn refill_pool(&self) -> Result<PoolStatus> {

@@ -53,11 +53,23 @@ impl Place {
         }
     }
 
-    /// Whether there are pods of Podbay's, also such as are about to go.
-    pub(crate) async fn has_pods(&self) -> Result<bool> {
-        let ours = ListParams::default().labels(&names::ours()).limit(1);
-        let list = patiently(|| self.pods.list(&ours)).await.map_err(Error::api("list the sandboxes' pods"))?;
-        Ok(!list.items.is_empty())
+    /// Whether there is a pod of that name.
+    pub(crate) async fn exists(&self, pod: &str) -> Result<bool> {
+        let found = patiently(|| self.pods.get_metadata_opt(pod)).await.map_err(Error::api("get the sandbox's pod"))?;
+        Ok(found.is_some())
+    }
+
+    /// Whether there are pods of Podbay's that are about to go.
+    pub(crate) async fn has_pods_that_go(&self) -> Result<bool> {
+        let ours = ListParams::default().labels(&names::ours());
+        let list =
+            patiently(|| self.pods.list_metadata(&ours)).await.map_err(Error::api("list the sandboxes' pods"))?;
+        Ok(list.items.iter().any(|pod| pod.metadata.deletion_timestamp.is_some()))
+    }
+
+    /// A pod, as messages name it.
+    pub(crate) fn label(&self, pod: &Pod) -> String {
+        format!("{}/{}", self.cluster.namespace, pod.metadata.name.as_deref().unwrap_or("?"))
     }
 
     /// Deletes a pod; one that is gone, or whose name another has, is no error.

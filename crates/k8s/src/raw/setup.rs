@@ -1,5 +1,7 @@
 //! The script that every new sandbox runs once.
 
+use std::time::Duration;
+
 use podbay_client::{Command, Event, ExecId, Info, Sandbox, State};
 
 use crate::error::{Error, Result};
@@ -7,6 +9,9 @@ use crate::error::{Error, Result};
 /// The script's name among the sandbox's commands. A command runs once, however many ask for it: whoever comes while it
 /// runs waits for the same end.
 const ID: &str = "podbay-setup";
+
+/// How long it may take: as long as any command for which nobody says otherwise.
+pub(crate) const LONGEST: Duration = Duration::from_millis(podbay_proto::exec::DEFAULT_TIMEOUT_MS);
 
 /// How much of what the script printed goes into a message: its end tells most.
 const SHOWN: usize = 4 << 10;

@@ -8,7 +8,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::Api;
-use kube::api::{ListParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use podbay_client::provider::{Phase, Provider, Query, Wanted};
 use podbay_k8s::raw::{Config, Raw};
 use serde_json::json;
@@ -211,6 +211,11 @@ async fn whoever_comes_next_finishes_what_a_killed_client_began() -> Result<()> 
     // For the third nobody comes: it is neither found nor kept, and the pod stays with its owner.
     let error = raw.reconnect("pb-c").await.err().context("found")?.to_string();
     ensure!(error.contains("another sandbox has it"), "{error}");
+    // Asking for it was a use, and whoever uses it may be about to claim a pod.
+    let cleaned = raw.cleanup(None).await?;
+    ensure!(cleaned.deleted.is_empty() && cleaned.kept == 3, "{cleaned:?}");
+    let patch = json!({"spec": {"renewTime": MicroTime(hour)}});
+    leases.patch("pb-c", &PatchParams::default(), &Patch::Merge(&patch)).await?;
     let cleaned = raw.cleanup(None).await?;
     ensure!(cleaned.deleted == ["pb-c"] && cleaned.kept == 2, "{cleaned:?}");
     ensure!(first.sandbox.run("cat owner").await?.text() == "a\n");

@@ -58,7 +58,11 @@ pub static SETTINGS: &[Setting] = &[
         "where local sandboxes have their directories; the user's runtime directory unless set",
     ),
     setting("ttl", Kind::Time, "how long a sandbox lives; for ever unless set"),
-    setting("idle_ttl", Kind::Time, "how long a sandbox may be without use; for ever unless set"),
+    setting(
+        "idle_ttl",
+        Kind::Time,
+        "how long a sandbox may be without use, or none; one day on a cluster and for ever on this machine unless set",
+    ),
     setting("env", Kind::Map, "environment variables of every command"),
     setting("labels", Kind::Map, "labels of every sandbox"),
     setting(
@@ -112,6 +116,7 @@ pub static SETTINGS: &[Setting] = &[
     setting("raw.cpu_limit", Kind::Text, "the most processor time; 1000m unless set"),
     setting("raw.memory_request", Kind::Text, "memory that is set aside; 256Mi unless set"),
     setting("raw.memory_limit", Kind::Text, "the most memory; 1Gi unless set"),
+    setting("raw.ephemeral_storage_request", Kind::Text, "disk that is set aside; 256Mi unless set"),
     setting("raw.ephemeral_storage_limit", Kind::Text, "the most disk, volumes included; 5Gi unless set"),
     setting(
         "raw.service_account",
@@ -120,6 +125,11 @@ pub static SETTINGS: &[Setting] = &[
     ),
     setting("raw.node_selector", Kind::Map, "labels of the nodes to run on; any node unless set"),
     setting("raw.tolerations", Kind::Tree, "taints of nodes to put up with; none unless set"),
+    setting(
+        "raw.node_loss_tolerance",
+        Kind::Time,
+        "how long a sandbox stays on a node that the cluster has lost touch with; 300 s unless set",
+    ),
     setting("raw.affinity", Kind::Tree, "which nodes to prefer or shun; none unless set"),
     setting("raw.runtime_class", Kind::Text, "gVisor, Kata and the like; the cluster's default unless set"),
     setting("raw.volumes", Kind::Tree, "more volumes; none unless set"),

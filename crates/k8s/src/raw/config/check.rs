@@ -125,6 +125,9 @@ impl Config {
         let times = [("startup_timeout", Some(self.startup_timeout)), ("ttl", self.ttl), ("idle_ttl", self.idle_ttl)];
         match times.iter().find(|(_, time)| time.is_some_and(|time| !(1..=LONGEST).contains(&time))) {
             Some((name, _)) => refuse(format!("{name} is in seconds, at least 1 and at most {LONGEST} (a year)")),
+            None if self.node_loss_tolerance > LONGEST => {
+                refuse(format!("node_loss_tolerance is in seconds, and at most {LONGEST} (a year)"))
+            }
             None => Ok(()),
         }
     }

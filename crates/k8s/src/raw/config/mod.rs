@@ -9,6 +9,10 @@ use k8s_openapi::api::networking::v1::{NetworkPolicyEgressRule, NetworkPolicyIng
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// Seconds of a day: how long a sandbox on a cluster may be idle unless someone says otherwise. What nobody ends would
+/// stay, and cost, for ever.
+pub const DAY: u64 = 24 * 3600;
+
 /// How sandboxes in raw mode are made. What isn't set has the value of [`Config::default`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -38,6 +42,8 @@ pub struct Config {
     pub memory_request: String,
     /// The most memory.
     pub memory_limit: String,
+    /// Disk that is set aside. Without it the cluster would set the whole limit aside.
+    pub ephemeral_storage_request: String,
     /// The most disk, volumes included.
     pub ephemeral_storage_limit: String,
     /// The pod's service account. Its token isn't mounted.
@@ -46,6 +52,9 @@ pub struct Config {
     pub node_selector: BTreeMap<String, String>,
     /// Taints of nodes to put up with.
     pub tolerations: Vec<Toleration>,
+    /// Seconds that a pod stays on a node which the cluster has lost touch with. Then it is deleted, and with it all that
+    /// the sandbox had.
+    pub node_loss_tolerance: u64,
     /// Which nodes to prefer or shun.
     pub affinity: Option<Affinity>,
     /// gVisor, Kata and the like.
@@ -90,7 +99,7 @@ pub struct Config {
     pub wait_for_node: bool,
     /// Seconds that a sandbox may live.
     pub ttl: Option<u64>,
-    /// Seconds that it may be idle.
+    /// Seconds that it may be idle: a day unless set, for ever if none.
     pub idle_ttl: Option<u64>,
     /// Gives every sandbox a namespace of its own, which goes with it.
     pub namespace_per_sandbox: bool,
@@ -119,10 +128,12 @@ impl Default for Config {
             cpu_limit: "1000m".into(),
             memory_request: "256Mi".into(),
             memory_limit: "1Gi".into(),
+            ephemeral_storage_request: "256Mi".into(),
             ephemeral_storage_limit: "5Gi".into(),
             service_account: None,
             node_selector: BTreeMap::new(),
             tolerations: Vec::new(),
+            node_loss_tolerance: 300,
             affinity: None,
             runtime_class: None,
             volumes: Vec::new(),
@@ -145,7 +156,7 @@ impl Default for Config {
             startup_timeout: 120,
             wait_for_node: false,
             ttl: None,
-            idle_ttl: None,
+            idle_ttl: Some(DAY),
             namespace_per_sandbox: false,
             namespace_labels: BTreeMap::new(),
             namespace_quota: BTreeMap::new(),

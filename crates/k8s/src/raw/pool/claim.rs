@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::bootstrap::Limits;
 use crate::error::{Error, Result};
-use crate::names::{CLAIMED, Marks, STATE, WARM};
+use crate::names::{CLAIMED, DISCARDED, Marks, STATE, WARM, pointer};
 use crate::raw::lease::{self, Holder};
 use crate::raw::occupant::holder_of;
 use crate::raw::place::Place;
@@ -18,8 +18,8 @@ use crate::retry::patiently;
 #[derive(Debug)]
 pub(crate) struct Candidate {
     pub(crate) holder: Holder,
-    /// Since when the pod's deadline counts.
-    started: Option<Timestamp>,
+    /// When the API server made the pod: no later than the start from which its deadline counts.
+    made: Option<Timestamp>,
     /// The deadline that it has already.
     deadline: Option<u64>,
     /// A session that is open to it.
@@ -28,10 +28,10 @@ pub(crate) struct Candidate {
 
 impl Candidate {
     pub(crate) fn of(pod: &Pod) -> Self {
-        let started = pod.status.as_ref().and_then(|status| status.start_time.as_ref()).map(|time| time.0);
+        let made = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
         let deadline = pod.spec.as_ref().and_then(|spec| spec.active_deadline_seconds);
         let deadline = deadline.and_then(|seconds| u64::try_from(seconds).ok());
-        Self { holder: holder_of(pod), started, deadline, sandbox: None }
+        Self { holder: holder_of(pod), made, deadline, sandbox: None }
     }
 
     pub(crate) fn with_session(self, sandbox: Sandbox) -> Self {
@@ -64,9 +64,10 @@ pub(crate) async fn claim(
         add("annotations", key, value.as_str().into());
     }
     if let Some(ttl) = ttl {
-        let now = Timestamp::now().as_second();
-        // It counts from the pod's start, not from now.
-        let age = candidate.started.map_or(0, |started| (now - started.as_second()).max(0)).unsigned_abs();
+        // It counts from the pod's start, not from now. The start is by the node's clock, so it isn't compared with this one.
+        // What is a little too long here podbayd ends in time.
+        let now = place.cluster.now().await;
+        let age = candidate.made.map_or(0, |made| lease::age(made, now).as_secs().saturating_add(1));
         // One that is there can only be lowered.
         let deadline = age.saturating_add(ttl).min(candidate.deadline.unwrap_or(u64::MAX));
         patch.push(json!({"op": "add", "path": "/spec/activeDeadlineSeconds", "value": deadline}));
@@ -90,6 +91,20 @@ pub(super) fn is_taken(error: &kube::Error) -> bool {
     }
 }
 
+/// Deletes a pod that is in this state, unless somebody changes that first: a claimed one is a sandbox. Whether it did.
+pub(crate) async fn discard(place: &Place, pod: &Pod, state: &str) -> Result<bool> {
+    let patch = [
+        json!({"op": "test", "path": "/metadata/uid", "value": pod.metadata.uid}),
+        json!({"op": "test", "path": pointer("labels", STATE), "value": state}),
+        json!({"op": "replace", "path": pointer("labels", STATE), "value": DISCARDED}),
+    ];
+    match json_patch(place, pod.metadata.name.as_deref().unwrap_or_default(), &patch).await {
+        Ok(_) => place.delete_pod(&holder_of(pod)).await.map(|()| true),
+        Err(error) if is_taken(&error) => Ok(false),
+        Err(error) => Err(Error::api("discard a pod of the pool")(error)),
+    }
+}
+
 /// Patches a pod if what is tested holds.
 pub(super) async fn json_patch(place: &Place, pod: &str, patch: &[Value]) -> Result<Pod, kube::Error> {
     let body = serde_json::to_vec(patch).map_err(kube::Error::SerdeError)?;
@@ -102,11 +117,6 @@ pub(super) async fn json_patch(place: &Place, pod: &str, patch: &[Value]) -> Res
         place.cluster.client.request(request).await
     })
     .await
-}
-
-/// The place of a label or annotation in a patch (RFC 6901).
-pub(super) fn pointer(part: &str, key: &str) -> String {
-    format!("/metadata/{part}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
 /// Tells podbayd in a claimed pod how long the sandbox may go on.

@@ -13,9 +13,11 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::claim::Candidate;
+use super::lock::ALIVE;
 use super::refill::{Outcome, Zeal};
 use crate::error::Error;
-use crate::raw::occupant::is_ready;
+use crate::pod::health::is_ready;
+use crate::raw::manifest::CONTAINER;
 use crate::retry::{Pauses, passes};
 
 /// How long to wait when another client fills the pool: it may be interrupted.
@@ -34,19 +36,40 @@ const QUIET: Duration = Duration::from_millis(150);
 
 /// Looks after a pool, for ever.
 pub(super) async fn keep(shared: Arc<Shared>) {
-    let mut keeper =
-        Keeper { shared, warm: BTreeMap::new(), refill: JoinSet::new(), not_before: None, quiet: None, failures: 0 };
+    let mut keeper = Keeper {
+        shared: shared.clone(),
+        warm: BTreeMap::new(),
+        refill: JoinSet::new(),
+        not_before: None,
+        quiet: None,
+        failures: 0,
+    };
     let mut pauses = Pauses::default();
-    loop {
-        match keeper.follow().await {
-            Ok(()) => pauses = Pauses::default(),
-            // A version that is too old is nothing to speak of.
-            Err(error) if passes(&error) || Error::code(&error) == Some(410) => {
-                tracing::debug!(%error, "watching the pool again");
+    let say_alive = async {
+        loop {
+            // Of many clients that began at once, the first to say it says it for all.
+            tokio::time::sleep(ALIVE.mul_f64(rand::random_range(0.5..1.0))).await;
+            if let Err(error) = shared.say_alive().await {
+                tracing::warn!(%error, pool = shared.config.warm_pool_name, "nobody may know that this pool is used");
             }
-            Err(error) => tracing::warn!(%error, "the pool can't be watched"),
         }
-        tokio::time::sleep(pauses.next()).await;
+    };
+    let watch = async {
+        loop {
+            match keeper.follow().await {
+                Ok(()) => pauses = Pauses::default(),
+                // A version that is too old is nothing to speak of.
+                Err(error) if passes(&error) || Error::code(&error) == Some(410) => {
+                    tracing::debug!(%error, "watching the pool again");
+                }
+                Err(error) => tracing::warn!(%error, "the pool can't be watched"),
+            }
+            tokio::time::sleep(pauses.next()).await;
+        }
+    };
+    tokio::select! {
+        () = watch => {}
+        () = say_alive => {}
     }
 }
 
@@ -109,7 +132,7 @@ impl Keeper {
     }
 
     fn add(&mut self, pod: Pod) {
-        match is_ready(&pod) {
+        match is_ready(&pod, CONTAINER) {
             true => {
                 let name = pod.metadata.name.clone().unwrap_or_default();
                 let tried = self.warm.get(&name).is_some_and(|before| before.tried);

@@ -3,14 +3,13 @@
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use k8s_openapi::jiff::Timestamp;
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::Shared;
 use crate::error::{Error, Result};
 use crate::names::{MANAGED_BY, PODBAY, POOL, TEMPLATE};
+use crate::raw::lease;
 use crate::retry::patiently;
 
 /// How long a holder that says nothing is taken to be alive.
@@ -18,6 +17,15 @@ const HELD: Duration = Duration::from_secs(15);
 
 /// How often it has to say something.
 const RENEW: Duration = Duration::from_secs(4);
+
+/// How long saying it may take. Renewals later than this are none: others may have the Lease by the time they are heard.
+const SAYING: Duration = Duration::from_secs(8);
+
+/// How often a client that has a pool says so in the pool's Lease, unless another one has.
+pub(super) const ALIVE: Duration = Duration::from_secs(300);
+
+/// How long nobody may say so before a pool is an orphan's, however soon someone wants it gone.
+pub(crate) const ORPHANED: Duration = Duration::from_secs(3 * 300);
 
 /// What this client has seen of the Lease.
 #[derive(Debug, Default)]
@@ -51,7 +59,8 @@ impl Shared {
         let leases = &self.place.leases.api;
         let found = patiently(|| leases.get_opt(&name)).await.map_err(Error::api("get the pool's Lease"))?;
         let Some(found) = found else {
-            return match patiently(|| async { leases.create(&PostParams::default(), &self.new_lock()).await }).await {
+            let new = self.new_lock().await;
+            return match patiently(|| async { leases.create(&PostParams::default(), &new).await }).await {
                 Ok(lease) => Ok(self.got(lease)),
                 Err(error) if Error::code(&error) == Some(409) => Ok(Attempt::Busy),
                 Err(error) => Err(Error::api("make the pool's Lease")(error)),
@@ -79,7 +88,7 @@ impl Shared {
                 "resourceVersion": found.metadata.resource_version,
                 "annotations": {TEMPLATE: self.template},
             },
-            "spec": self.held_by_us(),
+            "spec": self.held_by_us().await,
         });
         let patch = Patch::Merge(change);
         match patiently(|| async { leases.patch(&name, &PatchParams::default(), &patch).await }).await {
@@ -120,15 +129,15 @@ impl Shared {
         self.lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn held_by_us(&self) -> Value {
+    async fn held_by_us(&self) -> Value {
         json!({
             "holderIdentity": self.identity,
-            "renewTime": MicroTime(Timestamp::now()),
+            "renewTime": self.place.leases.now().await,
             "leaseDurationSeconds": HELD.as_secs(),
         })
     }
 
-    fn new_lock(&self) -> Lease {
+    async fn new_lock(&self) -> Lease {
         Lease {
             metadata: ObjectMeta {
                 name: Some(self.lock_name()),
@@ -140,7 +149,7 @@ impl Shared {
             },
             spec: Some(LeaseSpec {
                 holder_identity: Some(self.identity.clone()),
-                renew_time: Some(MicroTime(Timestamp::now())),
+                renew_time: Some(self.place.leases.now().await),
                 lease_duration_seconds: i32::try_from(HELD.as_secs()).ok(),
                 ..LeaseSpec::default()
             }),
@@ -152,8 +161,15 @@ impl Shared {
         let renew = async {
             loop {
                 tokio::time::sleep(RENEW).await;
-                if let Err(error) = self.renew_lock().await {
-                    return error;
+                match tokio::time::timeout(SAYING, self.renew_lock()).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => return error,
+                    Err(_) => {
+                        return Error::Config(format!(
+                            "the Lease {} of the pool couldn't be renewed within {SAYING:?}, so that another client may have it",
+                            self.lock_name()
+                        ));
+                    }
                 }
             }
         };
@@ -171,11 +187,28 @@ impl Shared {
             return Err(lost());
         }
         let version = lease.metadata.resource_version;
-        let patch = Patch::Merge(json!({"metadata": {"resourceVersion": version}, "spec": self.held_by_us()}));
+        let patch = Patch::Merge(json!({"metadata": {"resourceVersion": version}, "spec": self.held_by_us().await}));
         match patiently(|| async { leases.patch(&name, &PatchParams::default(), &patch).await }).await {
             Err(error) if Error::code(&error) == Some(409) => Err(lost()),
             Err(error) => Err(Error::api("renew the pool's Lease")(error)),
             Ok(_) => Ok(()),
+        }
+    }
+
+    /// Says that somebody looks after the pool, unless that was said a short while ago. Whoever holds the Lease goes on
+    /// holding it.
+    pub(super) async fn say_alive(&self) -> Result<()> {
+        let (name, leases) = (self.lock_name(), &self.place.leases.api);
+        let found = patiently(|| leases.get_opt(&name)).await.map_err(Error::api("get the pool's Lease"))?;
+        let now = self.place.leases.now().await;
+        let said = found.as_ref().and_then(lease::used);
+        if found.is_none() || said.is_some_and(|said| lease::age(said, now.0) < ALIVE / 2) {
+            return Ok(());
+        }
+        let patch = Patch::Merge(json!({"spec": {"renewTime": now}}));
+        match patiently(|| async { leases.patch(&name, &PatchParams::default(), &patch).await }).await {
+            Err(error) if Error::code(&error) != Some(404) => Err(Error::api("renew the pool's Lease")(error)),
+            _ => Ok(()),
         }
     }
 

@@ -3,6 +3,9 @@
 //! A pod of a pool goes through three states, which a label tells: it is *warming* until podbayd answers in it and the setup
 //! script has run, then *warm*, and *claimed* once it belongs to a sandbox. Any number of clients share a pool: of those
 //! that want one pod, the API server lets one have it, and only who holds the pool's Lease makes new ones.
+//!
+//! Every client writes to the pool's Lease now and then, also while the pool is full. A pool that nobody does that for is
+//! an orphan, and the reaper removes it.
 
 pub(crate) mod claim;
 mod keeper;
@@ -19,13 +22,15 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::config::Config;
-use super::occupant::{ending, is_ready};
+use super::manifest::CONTAINER;
 use super::place::Place;
 use super::{manifest, network};
 use crate::error::{Error, Result};
 use crate::names::{self, CLAIMED, MANAGED_BY, Marks, PODBAY, POOL, STATE, TEMPLATE, WARM, WARMING};
+use crate::pod::health::{ending, is_ready};
 use crate::retry::patiently;
 use claim::Candidate;
+pub(crate) use lock::ORPHANED;
 
 /// A pool, as one client sees it.
 pub(crate) struct Pool {
@@ -99,7 +104,8 @@ impl Pool {
         // From the API server's memory: a list that must be up to date waits there for up to 100 ms, and a pod that isn't
         // warm any more is refused to whoever wants it.
         let warm = self.shared.list(ListParams::default().labels(&self.shared.warm_selector()).match_any()).await?;
-        let mut candidates: Vec<Candidate> = warm.iter().filter(|pod| is_ready(pod)).map(Candidate::of).collect();
+        let mut candidates: Vec<Candidate> =
+            warm.iter().filter(|pod| is_ready(pod, CONTAINER)).map(Candidate::of).collect();
         candidates.sort_by_cached_key(|_| rand::random::<u64>());
         Ok(candidates)
     }
@@ -128,7 +134,7 @@ impl Pool {
 
     pub(crate) async fn status(&self) -> Result<PoolStatus> {
         let all = self.shared.list(ListParams::default().labels(&self.shared.pool_selector())).await?;
-        let live: Vec<&Pod> = all.iter().filter(|pod| ending(pod).is_none()).collect();
+        let live: Vec<&Pod> = all.iter().filter(|pod| ending(pod, CONTAINER).is_none()).collect();
         let fresh = |pod: &&&Pod| label(pod, TEMPLATE) == Some(&self.shared.template);
         Ok(PoolStatus {
             available: live.iter().filter(|pod| label(pod, STATE) == Some(WARM)).filter(fresh).count(),
@@ -165,6 +171,11 @@ impl Shared {
 
     fn pool_selector(&self) -> String {
         format!("{},{POOL}={}", names::ours(), self.config.warm_pool_name)
+    }
+
+    /// The pods that nobody has claimed. There may be thousands that somebody has.
+    fn waiting_selector(&self) -> String {
+        format!("{},{STATE}!={CLAIMED}", self.pool_selector())
     }
 
     fn warm_selector(&self) -> String {

@@ -10,17 +10,18 @@ use kube::api::ListParams;
 use podbay_client::Sandbox;
 use serde_json::json;
 
-use super::claim::{is_taken, json_patch, pointer};
+use super::claim::{discard, is_taken, json_patch};
 use super::lock::Attempt;
 use super::{Shared, label};
 use crate::bootstrap::Limits;
 use crate::error::{Error, Result};
-use crate::names::{CLAIMED, STATE, TEMPLATE, WARM, WARMING};
+use crate::names::{STATE, TEMPLATE, WARM, WARMING, pointer};
+use crate::pod::health::{ending, is_ready, was_restarted};
 use crate::pod::startup::{Patience, Waiting};
-use crate::raw::creation::{channel, introduce};
+use crate::raw::creation::{channel, introduce, is_quota};
 use crate::raw::lease;
 use crate::raw::manifest::{self, CONTAINER};
-use crate::raw::occupant::{ending, holder_of, is_ready, was_restarted};
+use crate::raw::occupant::holder_of;
 use crate::raw::{network, setup};
 
 /// How many pods are brought up at once.
@@ -76,8 +77,16 @@ impl Shared {
             if missing > 0 {
                 network::ensure(&self.place.cluster, &self.config).await?;
             }
+            let mut made = Ok(());
             for _ in 0..missing {
-                warming.push(self.make(lock).await?);
+                match self.make(lock).await {
+                    Ok(pod) => warming.push(pod),
+                    // What fits is of use all the same.
+                    Err(error) => {
+                        made = Err(error);
+                        break;
+                    }
+                }
             }
             if missing > 0 {
                 // Somebody may have removed the policy while no pod was under it.
@@ -85,53 +94,40 @@ impl Shared {
             }
             let all = futures_util::stream::iter(warming).map(|pod| self.warm(pod));
             let results: Vec<Result<()>> = all.buffer_unordered(AT_ONCE).collect().await;
-            results.into_iter().collect::<Result<()>>()?;
+            results.into_iter().collect::<Result<()>>().and(made)?;
         }
     }
 
     /// Removes what doesn't belong in the pool. Gives how many are warm, and those that somebody began to warm.
     async fn weed(&self, zeal: Zeal) -> Result<(usize, Vec<Pod>)> {
         let (mut warm, mut warming) = (0, Vec::new());
-        for pod in self.list(ListParams::default().labels(&self.pool_selector())).await? {
-            let state = label(&pod, STATE);
-            if state == Some(CLAIMED) || pod.metadata.deletion_timestamp.is_some() {
+        let now = self.place.cluster.now().await;
+        for pod in self.list(ListParams::default().labels(&self.waiting_selector())).await? {
+            if pod.metadata.deletion_timestamp.is_some() {
                 continue;
             }
-            let fresh = label(&pod, TEMPLATE) == Some(&self.template) && self.is_sound(&pod);
+            let state = label(&pod, STATE).unwrap_or_default();
+            let fresh = label(&pod, TEMPLATE) == Some(&self.template) && self.is_sound(&pod, now);
             let wanted = zeal == Zeal::Missing || warm + warming.len() < self.target();
             match state {
-                Some(WARM) if fresh && wanted => warm += 1,
+                WARM if fresh && wanted => warm += 1,
                 // A setup script isn't run twice, and how far it came isn't known.
-                Some(WARMING) if fresh && wanted && self.config.setup_script.is_none() => warming.push(pod),
-                Some(WARM) => self.discard(&pod, WARM).await?,
-                _ => self.place.delete_pod(&holder_of(&pod)).await?,
+                WARMING if fresh && wanted && self.config.setup_script.is_none() => warming.push(pod),
+                // Another filler may have made it warm since, and somebody may have claimed it: it is tested for its state.
+                state => drop(discard(&self.place, &pod, state).await?),
             }
         }
         Ok((warm, warming))
     }
 
     /// Whether a pod may stay.
-    fn is_sound(&self, pod: &Pod) -> bool {
+    fn is_sound(&self, pod: &Pod, now: Timestamp) -> bool {
         // What a setup script made outside of the volumes is gone with the container before.
-        if ending(pod).is_some() || self.config.setup_script.is_some() && was_restarted(pod) {
+        if ending(pod, CONTAINER).is_some() || self.config.setup_script.is_some() && was_restarted(pod, CONTAINER) {
             return false;
         }
-        let made = pod.metadata.creation_timestamp.as_ref().map_or(0, |made| made.0.as_second());
-        let age = Timestamp::now().as_second().saturating_sub(made).max(0).unsigned_abs();
-        is_ready(pod) || age < self.config.startup_timeout
-    }
-
-    /// Deletes a pod that is in this state, unless somebody changes that first: a claimed one is a sandbox.
-    async fn discard(&self, pod: &Pod, state: &str) -> Result<()> {
-        let patch = [
-            json!({"op": "test", "path": pointer("labels", STATE), "value": state}),
-            json!({"op": "replace", "path": pointer("labels", STATE), "value": "discarded"}),
-        ];
-        match json_patch(&self.place, pod.metadata.name.as_deref().unwrap_or_default(), &patch).await {
-            Ok(_) => self.place.delete_pod(&holder_of(pod)).await,
-            Err(error) if is_taken(&error) => Ok(()),
-            Err(error) => Err(Error::api("discard a pod of the pool")(error)),
-        }
+        let made = pod.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |made| made.0);
+        is_ready(pod, CONTAINER) || lease::age(made, now).as_secs() < self.config.startup_timeout
     }
 
     async fn make(&self, lock: &Lease) -> Result<Pod> {
@@ -141,7 +137,10 @@ impl Shared {
         let owner = lease::owner(lock);
         let pod = manifest::pod(&self.config, &name, &self.marks()?, owner, network.as_deref(), None)?;
         let patience = Duration::from_secs(self.config.startup_timeout);
-        self.place.make_pod(&pod, patience).await.map_err(Error::api("make a pod of the pool"))
+        self.place.make_pod(&pod, patience).await.map_err(|error| match error {
+            kube::Error::Api(status) if is_quota(&status) => Error::Quota(status.message),
+            error => Error::api("make a pod of the pool")(error),
+        })
     }
 
     /// Brings podbayd into a pod and runs the setup script there.
@@ -149,7 +148,7 @@ impl Shared {
         let warmed = self.try_warm(pod.clone()).await;
         // Only while it is being warmed: another may have added it meanwhile, and by now it may be somebody's sandbox.
         if warmed.is_err()
-            && let Err(error) = self.discard(&pod, WARMING).await
+            && let Err(error) = discard(&self.place, &pod, WARMING).await
         {
             tracing::warn!(%error, "a pod that can't start couldn't be removed");
         }

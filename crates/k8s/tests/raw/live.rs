@@ -1,0 +1,297 @@
+//! Live work is never deleted: not by a reaper, a filler of a pool or a failed creator that saw something old, nor because
+//! somebody's clock is wrong. Requests are held back at the moment that matters, so nothing here is left to luck.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use http::{Method, StatusCode};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use podbay_client::Sandbox;
+use podbay_client::provider::{Provider, Wanted};
+use podbay_k8s::raw::Config;
+use rig::faults::{Answer, Impostor};
+use serde_json::json;
+
+use crate::faults::through;
+use crate::pods::rules;
+use crate::pool::{pooled, until_available};
+use crate::provider::{config, provider, wanted};
+
+const HOUR: i64 = 3600;
+
+pub(crate) fn ago(seconds: i64) -> MicroTime {
+    MicroTime(Timestamp::now() - Duration::from_secs(seconds.unsigned_abs()))
+}
+
+/// Writes what is to be seen again if the sandbox lives.
+async fn work(sandbox: &Sandbox) -> Result<()> {
+    ensure!(sandbox.run("echo live > work").await?.success());
+    Ok(())
+}
+
+/// Whether the work is still there, a while after whatever might have deleted it.
+async fn is_live(sandbox: &Sandbox) -> Result<()> {
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let text = sandbox.run("cat work").await.context("the sandbox is gone")?.text().into_owned();
+    ensure!(text == "live\n", "the work is gone: {text:?}");
+    Ok(())
+}
+
+/// The reaper deleted by UID, which a revived thread's Lease keeps: whoever came after the listing lost a new sandbox.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thread_that_is_revived_after_the_reaper_listed_it_stays() -> Result<()> {
+    let Some(cluster) = rig::cluster().await? else { return Ok(()) };
+    let namespace = cluster.namespace(rules()).await?;
+    let impostor = Impostor::start(&cluster).await?;
+    let raw = provider(&namespace, config(rig::BUSYBOX))?;
+    let reaper = through(&namespace, impostor.port(), config(rig::BUSYBOX)).await?;
+    let leases: Api<Lease> = Api::namespaced(cluster.admin(), namespace.name());
+    let pods: Api<Pod> = Api::namespaced(cluster.admin(), namespace.name());
+    let ttl = Some(Duration::from_secs(1800));
+    raw.get_or_create(&Wanted { ttl, ..wanted("pb-revived") }).await?;
+    let pod = pods.list(&ListParams::default()).await?.items.remove(0).metadata.name.context("no name")?;
+    pods.delete(&pod, &DeleteParams::default().grace_period(0)).await?;
+    // Its time was up half an hour ago.
+    let patch = json!({"spec": {"acquireTime": ago(HOUR)}});
+    leases.patch("pb-revived", &PatchParams::default(), &Patch::Merge(&patch)).await?;
+
+    let mut held = impostor.hold(Method::DELETE, "/leases/pb-revived");
+    let reaping = tokio::spawn(async move { reaper.cleanup(None).await });
+    held.arrived().await?;
+    let revived = raw.get_or_create(&Wanted { ttl, ..wanted("pb-revived") }).await?;
+    ensure!(revived.created);
+    work(&revived.sandbox).await?;
+    drop(held);
+    let cleaned = reaping.await??;
+    ensure!(cleaned.deleted.is_empty() && cleaned.kept == 1 && cleaned.failed.is_empty(), "{cleaned:?}");
+    is_live(&revived.sandbox).await
+}
+
+/// Attaching wrote to the Lease once a minute only, so that a reaper that had found it idle before deleted it after.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_that_is_attached_to_after_it_was_found_idle_stays() -> Result<()> {
+    let Some(cluster) = rig::cluster().await? else { return Ok(()) };
+    let namespace = cluster.namespace(rules()).await?;
+    let impostor = Impostor::start(&cluster).await?;
+    let raw = provider(&namespace, config(rig::BUSYBOX))?;
+    let reaper = through(&namespace, impostor.port(), config(rig::BUSYBOX)).await?;
+    let made = raw.get_or_create(&wanted("pb-idle")).await?;
+    work(&made.sandbox).await?;
+    drop(made);
+    tokio::time::sleep(Duration::from_millis(3200)).await;
+    for reconnect in [true, false] {
+        let mut held = impostor.hold(Method::DELETE, "/leases/pb-idle");
+        let reaper = reaper.clone();
+        let reaping = tokio::spawn(async move { reaper.cleanup(Some(Duration::from_secs(1))).await });
+        held.arrived().await?;
+        let found = match reconnect {
+            true => raw.reconnect("pb-idle").await?,
+            false => raw.get_or_create(&wanted("pb-idle")).await?,
+        };
+        ensure!(!found.created);
+        drop(held);
+        let cleaned = reaping.await??;
+        ensure!(cleaned.deleted.is_empty() && cleaned.kept == 1, "{cleaned:?}");
+        is_live(&found.sandbox).await?;
+        drop(found);
+        tokio::time::sleep(Duration::from_millis(2200)).await;
+    }
+    Ok(())
+}
+
+/// A filler deleted pods that it had seen warming by UID; one of them had been added and claimed since.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_is_claimed_while_the_pool_is_weeded_stays() -> Result<()> {
+    let Some(cluster) = rig::cluster().await? else { return Ok(()) };
+    let namespace = cluster.namespace(rules()).await?;
+    let impostor = Impostor::start(&cluster).await?;
+    let pods: Api<Pod> = Api::namespaced(cluster.admin(), namespace.name());
+    let first = provider(&namespace, pooled(1))?;
+    first.refill().await?;
+    drop(first);
+    let name = pods.list(&ListParams::default()).await?.items.remove(0).metadata.name.context("no name")?;
+    let state = async |state: &str| {
+        let patch = json!({"metadata": {"labels": {"podbay.dev/state": state}}});
+        pods.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await.map(drop)
+    };
+    state("warming").await?;
+    // A release with another configuration finds a pod that is out of date.
+    let newer = Config { env: [("NEW".into(), "1".into())].into(), ..pooled(1) };
+    let filler = through(&namespace, impostor.port(), newer).await?;
+    let path = format!("/pods/{name}");
+    let mut patched = impostor.hold(Method::PATCH, &path);
+    let mut deleted = impostor.hold(Method::DELETE, &path);
+    let filling = tokio::spawn(async move { filler.refill().await });
+    tokio::select! {
+        arrived = patched.arrived() => arrived?,
+        arrived = deleted.arrived() => arrived?,
+    }
+    state("warm").await?;
+    let claimed = provider(&namespace, pooled(1))?.get_or_create(&wanted("pb-claimed")).await?;
+    ensure!(pods.get(&name).await?.metadata.labels.unwrap_or_default()["podbay.dev/state"] == "claimed");
+    work(&claimed.sandbox).await?;
+    drop((patched, deleted));
+    filling.await??;
+    is_live(&claimed.sandbox).await
+}
+
+/// Of two replicas on one thread, the one that couldn't reach the pod deleted what the other was using.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_creator_that_fails_leaves_what_another_uses() -> Result<()> {
+    let Some(cluster) = rig::cluster().await? else { return Ok(()) };
+    let namespace = cluster.namespace(rules()).await?;
+    let impostor = Impostor::start(&cluster).await?;
+    let refuse = || Answer::new(StatusCode::UNPROCESSABLE_ENTITY);
+
+    // Both wait for a new pod.
+    let raw = provider(&namespace, config(rig::BUSYBOX))?;
+    let fails = through(&namespace, impostor.port(), config(rig::BUSYBOX)).await?;
+    let mut held = impostor.hold(Method::GET, "/exec");
+    let creating = tokio::spawn(async move { fails.get_or_create(&wanted("pb-new")).await.map(drop) });
+    held.arrived().await?;
+    let other = raw.get_or_create(&wanted("pb-new")).await?;
+    work(&other.sandbox).await?;
+    impostor.answer(refuse().on("/exec"));
+    drop(held);
+    ensure!(creating.await?.is_err(), "the first replica got through");
+    is_live(&other.sandbox).await?;
+    impostor.step_aside();
+
+    // Both name the same pod of a pool.
+    let raw = provider(&namespace, pooled(1))?;
+    raw.refill().await?;
+    until_available(&raw, 1).await?;
+    let fails = through(&namespace, impostor.port(), pooled(1)).await?;
+    let mut held = impostor.hold(Method::PATCH, "/pods/");
+    let creating = tokio::spawn(async move { fails.get_or_create(&wanted("pb-pooled")).await.map(drop) });
+    held.arrived().await?;
+    let other = raw.get_or_create(&wanted("pb-pooled")).await?;
+    work(&other.sandbox).await?;
+    impostor.answer(Answer::new(StatusCode::FORBIDDEN).to(Method::PATCH).on("/pods/"));
+    drop(held);
+    ensure!(creating.await?.is_err(), "the first replica got through");
+    is_live(&other.sandbox).await
+}
+
+/// Nobody uses what nobody has finished: a creator that fails removes it, also when others wait for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_creator_that_fails_removes_what_others_only_wait_for() -> Result<()> {
+    let Some(cluster) = rig::cluster().await? else { return Ok(()) };
+    let namespace = cluster.namespace(rules()).await?;
+    let slow = Config { setup_script: Some("sleep 3; exit 7".into()), ..config(rig::BUSYBOX) };
+    let replicas = [provider(&namespace, slow.clone())?, provider(&namespace, slow)?];
+    let wanted = wanted("pb-vain");
+    let (one, other) = tokio::join!(replicas[0].get_or_create(&wanted), replicas[1].get_or_create(&wanted));
+    for failed in [one.map(drop), other.map(drop)] {
+        let error = failed.err().context("it started")?.to_string();
+        ensure!(error.contains("exit code 7"), "{error}");
+    }
+    let leases: Api<Lease> = Api::namespaced(cluster.admin(), namespace.name());
+    ensure!(leases.get_opt("pb-vain").await?.is_none(), "the Lease stays");
+    Ok(())
+}
+
+/// A claim never wrote to the Lease again, so one that took longer than the reaper's patience gave out a pod whose Lease was
+/// gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_whose_lease_was_reaped_meanwhile_begins_again() -> Result<()> {
+    let Some(cluster) = rig::cluster().await? else { return Ok(()) };
+    let namespace = cluster.namespace(rules()).await?;
+    let impostor = Impostor::start(&cluster).await?;
+    provider(&namespace, pooled(1))?.refill().await?;
+    let raw = through(&namespace, impostor.port(), pooled(1)).await?;
+    let leases: Api<Lease> = Api::namespaced(cluster.admin(), namespace.name());
+    let mut held = impostor.hold(Method::PATCH, "/pods/");
+    let claiming = tokio::spawn(async move { (raw.get_or_create(&wanted("pb-slow")).await, raw) });
+    held.arrived().await?;
+    tokio::time::sleep(Duration::from_secs(16)).await;
+    leases.delete("pb-slow", &DeleteParams::default()).await?;
+    drop(held);
+    let (made, _raw) = claiming.await?;
+    let made = made?;
+    work(&made.sandbox).await?;
+    is_live(&made.sandbox).await?;
+    ensure!(leases.get_opt("pb-slow").await?.is_some(), "a sandbox without a Lease was given out");
+    Ok(())
+}
+
+/// Ages were measured by this machine's clock. Here it is an hour ahead of the API server's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_is_ahead_ends_nothing_early() -> Result<()> {
+    let Some(cluster) = rig::cluster().await? else { return Ok(()) };
+    let namespace = cluster.namespace(rules()).await?;
+    let impostor = Impostor::start(&cluster).await?;
+    impostor.set_clock(-HOUR);
+    let leases: Api<Lease> = Api::namespaced(cluster.admin(), namespace.name());
+    let pods: Api<Pod> = Api::namespaced(cluster.admin(), namespace.name());
+    let direct = provider(&namespace, pooled(1))?;
+    direct.refill().await?;
+    let ahead = through(&namespace, impostor.port(), pooled(1)).await?;
+
+    // Somebody is about to claim a pod: by the API server's clock the Lease is new.
+    let pod = pods.list(&ListParams::default()).await?.items.remove(0).metadata;
+    let lease = json!({
+        "metadata": {
+            "name": "pb-claiming",
+            "labels": {"app.kubernetes.io/managed-by": "podbay", "podbay.dev/sandbox": "pb-claiming"},
+        },
+        "spec": {
+            "holderIdentity": format!("{}/{}", pod.name.context("no name")?, pod.uid.context("no UID")?),
+            "acquireTime": ago(HOUR),
+            "renewTime": ago(HOUR),
+        },
+    });
+    leases.create(&PostParams::default(), &serde_json::from_value(lease)?).await?;
+    let cleaned = ahead.cleanup(Some(Duration::ZERO)).await?;
+    ensure!(cleaned.deleted.is_empty() && cleaned.kept == 1, "a claim in progress was reaped: {cleaned:?}");
+    leases.delete("pb-claiming", &DeleteParams::default()).await?;
+
+    // A sandbox with half an hour to live, which by the API server's clock has begun just now.
+    let ttl = Some(Duration::from_secs(1800));
+    let made = direct.get_or_create(&Wanted { ttl, ..wanted("pb-ttl") }).await?;
+    work(&made.sandbox).await?;
+    let patch = json!({"spec": {"acquireTime": ago(HOUR), "renewTime": ago(HOUR)}});
+    leases.patch("pb-ttl", &PatchParams::default(), &Patch::Merge(&patch)).await?;
+    let found = ahead.get_or_create(&wanted("pb-ttl")).await?;
+    ensure!(!found.created);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    is_live(&found.sandbox).await.context("attaching shortened its life")?;
+    let cleaned = ahead.cleanup(None).await?;
+    ensure!(cleaned.deleted.is_empty(), "{cleaned:?}");
+    // What is written is the API server's time as well.
+    let renewed = leases.get("pb-ttl").await?.spec.and_then(|spec| spec.renew_time).context("no time")?.0;
+    let skew = Timestamp::now().as_second() - renewed.as_second();
+    ensure!((HOUR - 60..HOUR + 60).contains(&skew), "written {skew} s ago");
+    Ok(())
+}
+
+/// What operations cost the API server: these numbers are in docs/raw.md.
+#[tokio::test(flavor = "multi_thread")]
+async fn operations_take_few_requests() -> Result<()> {
+    let Some(cluster) = rig::cluster().await? else { return Ok(()) };
+    let namespace = cluster.namespace(rules()).await?;
+    let impostor = Impostor::start(&cluster).await?;
+    let raw = through(&namespace, impostor.port(), config(rig::BUSYBOX)).await?;
+    let cost = |what: &str, most: usize| {
+        let requests = impostor.requests();
+        println!("{what}: {} requests\n  {}", requests.len(), requests.join("\n  "));
+        ensure!(requests.len() <= most, "{what} takes {} requests", requests.len());
+        Ok(())
+    };
+    let made = raw.get_or_create(&wanted("pb-cost")).await?;
+    ensure!(made.sandbox.run("true").await?.success());
+    cost("cold create", 12)?;
+    let found = raw.get_or_create(&wanted("pb-cost")).await?;
+    ensure!(found.sandbox.run("true").await?.success());
+    cost("attach", 5)?;
+    let found = raw.reconnect("pb-cost").await?;
+    ensure!(found.sandbox.run("true").await?.success());
+    cost("reconnect", 4)?;
+    ensure!(raw.delete("pb-cost").await?);
+    cost("delete", 4)
+}
