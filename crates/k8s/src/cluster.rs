@@ -17,6 +17,9 @@ use crate::error::{Error, Result};
 /// How long an answer may take to begin. What comes after that, such as a watch's events, may take for ever.
 const ANSWER: Duration = Duration::from_secs(30);
 
+/// How long the API server may take to say what time it is.
+const DATE: Duration = Duration::from_secs(5);
+
 /// Which cluster, and as whom.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
@@ -73,10 +76,8 @@ impl Cluster {
     /// What time it is for the API server. Asks it, if it hasn't answered anything yet.
     pub(crate) async fn now(&self) -> Timestamp {
         if !self.clock.is_known() {
-            // A refusal has a date too. Should it not answer at all, neither will it to what comes next.
-            if let Err(error) = self.client.apiserver_version().await {
-                tracing::debug!(%error, "the API server didn't say what time it is");
-            }
+            // A refusal has a date too. Should it not answer at all, neither will it to what comes next, which then says so.
+            drop(tokio::time::timeout(DATE, self.client.apiserver_version()).await);
         }
         self.clock.now()
     }

@@ -28,17 +28,14 @@ use crate::names::{self, CLAIMED, HOME, POOL, SANDBOX, STATE};
 use crate::pod::health::{ending, lost_node};
 use crate::retry::patiently;
 
-/// How long a run may take. The next one goes on.
-const RUN: Duration = Duration::from_secs(600);
+/// How long a run may take: less than the CronJob of `podbay install` gives it. The next one goes on.
+const RUN: Duration = Duration::from_secs(480);
 
 /// How many sandboxes are looked after at once.
 const AT_ONCE: usize = 16;
 
 /// How long podbayd has for saying whether it is idle.
 const ANSWER: Duration = Duration::from_secs(10);
-
-/// After how many sandboxes on one node that didn't answer the others on it aren't asked.
-const SILENT: usize = 2;
 
 /// How often a sandbox is looked at again that somebody writes to just then.
 const LOOKS: usize = 3;
@@ -58,13 +55,13 @@ struct Run<'a> {
     raw: &'a Raw,
     max_idle: Option<Duration>,
     until: Instant,
-    /// How many sandboxes of a node didn't answer.
-    silent: Mutex<HashMap<String, usize>>,
+    /// Whether any sandbox on a node has answered, of nodes that have sandboxes which were asked.
+    answers: Mutex<HashMap<String, bool>>,
 }
 
 impl Raw {
     pub(super) async fn clean(&self, max_idle: Option<Duration>) -> Result<Cleaned> {
-        let run = Run { raw: self, max_idle, until: Instant::now() + RUN, silent: Mutex::default() };
+        let run = Run { raw: self, max_idle, until: Instant::now() + RUN, answers: Mutex::default() };
         let mut cleaned = Cleaned::default();
         run.sandboxes(&mut cleaned).await?;
         let rest = match self.config.namespace_per_sandbox {
@@ -85,8 +82,8 @@ impl Raw {
         let welcome = match tokio::time::timeout(ANSWER, sandbox.hello()).await {
             Ok(welcome) => welcome,
             Err(_) => {
-                let reason = format!("podbayd doesn't say within {ANSWER:?} whether it is idle");
-                return Err(Error::Upgrade { what: "looking at the sandbox", reason });
+                let node = pod.spec.and_then(|spec| spec.node_name).unwrap_or_default();
+                return Err(unasked(&format!("no answer from node {node} within {ANSWER:?}")));
             }
         };
         match welcome {
@@ -200,23 +197,21 @@ impl Run<'_> {
     /// Whether a sandbox is in use, by what its podbayd says. Of a node that is silent not every sandbox is asked.
     async fn ask(&self, place: &Place, lease: &Lease, pod: Option<&Pod>, most: Duration) -> Result<bool> {
         let node = pod.and_then(|pod| pod.spec.as_ref()?.node_name.clone()).unwrap_or_default();
-        let silent =
-            |why: &str| Error::Upgrade { what: "looking at the sandbox", reason: format!("its node {node} {why}") };
         if pod.is_some_and(|pod| lost_node(pod, CONTAINER).is_some()) {
-            return Err(silent("doesn't answer the cluster"));
+            return Err(unasked(&format!("its node {node} doesn't answer the cluster")));
         }
-        if self.silent().get(&node).is_some_and(|count| *count >= SILENT) {
-            return Err(silent("didn't answer for others; the next run asks again"));
+        if self.answers().get(&node) == Some(&false) {
+            return Err(unasked(&format!("others on node {node} didn't answer; the next run asks again")));
         }
         let asked = self.raw.is_busy(place, lease, most).await;
-        if asked.is_err() {
-            *self.silent().entry(node).or_default() += 1;
-        }
+        let mut answers = self.answers();
+        let answers = answers.entry(node).or_default();
+        *answers |= asked.is_ok();
         asked
     }
 
-    fn silent(&self) -> std::sync::MutexGuard<'_, HashMap<String, usize>> {
-        self.silent.lock().unwrap_or_else(PoisonError::into_inner)
+    fn answers(&self) -> std::sync::MutexGuard<'_, HashMap<String, bool>> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Pods that sandboxes had before they were revived. Whoever revives one deletes its old pod, unless it is killed in
@@ -315,4 +310,8 @@ impl Raw {
         }
         Ok(())
     }
+}
+
+fn unasked(why: &str) -> Error {
+    Error::Config(format!("podbayd can't be asked whether it is idle: {why}"))
 }

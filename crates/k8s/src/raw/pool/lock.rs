@@ -232,3 +232,50 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+
+    use super::*;
+    use crate::cluster::Cluster;
+    use crate::raw::Config;
+    use crate::raw::place::Place;
+    use crate::raw::pool::Pool;
+
+    /// A full pool was written to by nobody, so that nothing told it from one whose programs are gone.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_pool_that_is_looked_after_says_so_and_stays_with_its_holder() -> anyhow::Result<()> {
+        let Some(cluster) = rig::cluster().await? else { return Ok(()) };
+        let rules = vec![rig::rule("coordination.k8s.io", ["leases"], ["create", "get", "patch"])];
+        let namespace = cluster.namespace(rules).await?;
+        let config = Arc::new(Config { warm_pool_size: 1, ..Config::default() });
+        let pool = || {
+            let place = Place::new(Cluster::with_client(namespace.client(), namespace.name()));
+            Pool::new(place, config.clone())
+        };
+        let (filler, other) = (pool()?, pool()?);
+        // There is nothing to say about a pool that nobody has made.
+        other.shared.say_alive().await?;
+        anyhow::ensure!(matches!(filler.shared.lock(false).await?, Attempt::Held(_)));
+        let leases = &filler.shared.place.leases;
+        let name = filler.shared.lock_name();
+        let day = MicroTime(leases.now().await.0 - Duration::from_secs(86_400));
+        let patch = Patch::Merge(json!({"spec": {"renewTime": day}}));
+        leases.api.patch(&name, &PatchParams::default(), &patch).await?;
+        other.shared.say_alive().await?;
+        let lease = leases.api.get(&name).await?;
+        let now = leases.now().await.0;
+        let age = lease::used(&lease).map(|used| lease::age(used, now));
+        anyhow::ensure!(age.is_some_and(|age| age < Duration::from_secs(60)), "{age:?}");
+        let holder = lease.spec.and_then(|spec| spec.holder_identity);
+        anyhow::ensure!(holder.as_ref() == Some(&filler.shared.identity), "{holder:?}");
+        // Said once is enough for a while.
+        let version = lease.metadata.resource_version;
+        other.shared.say_alive().await?;
+        anyhow::ensure!(leases.api.get(&name).await?.metadata.resource_version == version);
+        Ok(())
+    }
+}
