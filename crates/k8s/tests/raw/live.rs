@@ -270,7 +270,7 @@ async fn a_clock_that_is_ahead_ends_nothing_early() -> Result<()> {
     Ok(())
 }
 
-/// What operations cost the API server: these numbers are in docs/raw.md.
+/// What operations cost the API server: docs/raw.md has these numbers, without the two that only the first sandbox takes.
 #[tokio::test(flavor = "multi_thread")]
 async fn operations_take_few_requests() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
