@@ -151,7 +151,8 @@ fn real_directory(top: &Dir, path: &Path) -> Result<std::os::fd::OwnedFd, Refusa
     Ok(dir)
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::collections::BTreeSet;
     use std::fs;
