@@ -120,9 +120,9 @@ fn provider_class(source: &(dyn std::error::Error + Send + Sync + 'static)) -> &
     match source.downcast_ref::<Cluster>() {
         Some(Cluster::PermissionDenied { .. }) => "PermissionDenied",
         Some(Cluster::StartupTimeout { .. }) => "StartupTimeout",
-        Some(Cluster::Startup { .. }) => "StartupFailed",
+        Some(Cluster::Startup { .. } | Cluster::Quota(_)) => "StartupFailed",
         Some(Cluster::PodGone { .. }) => "PodGone",
-        Some(Cluster::Cluster(_)) => "Unreachable",
+        Some(Cluster::Cluster(_) | Cluster::NodeLost { .. }) => "Unreachable",
         Some(Cluster::Config(_)) => "ConfigError",
         _ => "ProviderError",
     }

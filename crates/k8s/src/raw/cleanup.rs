@@ -21,7 +21,7 @@ use super::manifest::CONTAINER;
 use super::occupant::{Occupant, holder, holder_of};
 use super::place::Place;
 use super::pool::ORPHANED;
-use super::{Raw, config, lease, network};
+use super::{DAY, Raw, lease, network};
 use crate::error::{Error, Result};
 use crate::listing;
 use crate::names::{self, CLAIMED, HOME, POOL, SANDBOX, STATE};
@@ -265,7 +265,7 @@ impl Run<'_> {
     async fn pools(&self, cleaned: &mut Cleaned) -> Result<()> {
         let home = &self.raw.home;
         let ours = format!("{},{POOL},!{SANDBOX}", names::ours());
-        let most = self.raw.config.idle_ttl.unwrap_or(config::DAY);
+        let most = self.raw.config.idle_ttl.unwrap_or(DAY);
         let most = self.max_idle.unwrap_or(Duration::MAX).min(Duration::from_secs(most)).max(ORPHANED);
         for pool in listing::all(&home.leases.api, &ours, "list the pools' Leases").await? {
             let now = home.cluster.now().await;

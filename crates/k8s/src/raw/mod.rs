@@ -24,7 +24,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::Preconditions;
 use podbay_client::provider::{Cleaned, Page, Pending, PoolStatus, Provided, Provider, Query, Stats, Wanted};
 
-pub use config::Config;
+pub use config::{Config, DAY};
 pub use manifest::CONTAINER;
 
 use crate::cluster::Cluster;
