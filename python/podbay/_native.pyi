@@ -63,12 +63,16 @@ __all__ = [
     "__version__",
     "effective_settings",
     "sandbox_id",
+    "settings_of_variables",
 ]
 
 __version__: str
 SETTINGS: list[Setting]
 
 def sandbox_id(tenant: str, thread: str) -> str: ...
+def settings_of_variables(
+    variables: Sequence[tuple[str, str]], project: Sequence[tuple[str, str]], origin: str
+) -> list[tuple[str, Any]]: ...
 def effective_settings(
     mode: str | None = None, *, config: _Config | None = None, **settings: Any
 ) -> list[tuple[str, str, str]]: ...
@@ -85,6 +89,8 @@ class Setting:
     def choices(self) -> list[str]: ...
     @property
     def help(self) -> str: ...
+    @property
+    def in_project(self) -> Literal["no", "choose", "lower", "add"]: ...
 
 @final
 class Process:

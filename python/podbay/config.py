@@ -1,6 +1,7 @@
 """Settings as dataclasses, under the names that they have in `podbay.toml`.
 
-What is None isn't set: the environment (`PODBAY_…`), `podbay.toml` and the defaults have their say, in that order.
+What is None isn't set: the environment (`PODBAY_…`), settings files and the defaults have their say, in that order. A
+limit is lifted by "none".
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ class LocalConfig:
     network: Literal["none", "host", "host-unfenced"] | None = None
     isolation: Literal["namespaces", "landlock"] | None = None
     memory: int | str | None = None
-    cpu: float | None = None
-    processes: int | None = None
+    cpu: float | Literal["none"] | None = None
+    processes: int | Literal["none"] | None = None
     disk: int | str | None = None
-    descriptors: int | None = None
+    descriptors: int | Literal["none"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

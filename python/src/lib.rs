@@ -46,7 +46,7 @@ mod _native {
     #[pymodule_export]
     use crate::sandbox::Sandbox;
     #[pymodule_export]
-    use crate::settings::{Setting, effective_settings};
+    use crate::settings::{Setting, effective_settings, settings_of_variables};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,6 +1,7 @@
 //! Settings from Python: keyword arguments, dataclasses, files.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use podbay::config::{Config, Kind, SETTINGS};
 use pyo3::exceptions::PyTypeError;
@@ -29,6 +30,8 @@ pub struct Setting {
     choices: Vec<&'static str>,
     /// What it does, and what holds when it isn't set.
     help: &'static str,
+    /// What a podbay.toml found in the working directory may do with it: no, choose, lower or add.
+    in_project: &'static str,
 }
 
 /// All settings.
@@ -36,17 +39,24 @@ pub fn table() -> Vec<Setting> {
     let entry = |setting: &'static podbay::config::Setting| Setting {
         key: setting.key,
         variable: setting.variable(),
-        kind: match setting.kind {
-            Kind::Choice(_) => "choice".to_owned(),
-            kind => format!("{kind:?}").to_lowercase(),
-        },
+        kind: kind(setting.kind),
         choices: match setting.kind {
             Kind::Choice(words) => words.to_vec(),
             _ => Vec::new(),
         },
         help: setting.help,
+        in_project: setting.project.as_str(),
     };
     SETTINGS.iter().map(entry).collect()
+}
+
+/// Its word: a limit has that of what is limited.
+fn kind(of: Kind) -> String {
+    match of {
+        Kind::Choice(_) => "choice".to_owned(),
+        Kind::Limit(limited) => kind(*limited),
+        other => format!("{other:?}").to_lowercase(),
+    }
 }
 
 #[pymethods]
@@ -189,7 +199,29 @@ pub fn effective_settings(
     settings: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Vec<(String, String, String)>> {
     let config = gather(mode, config, &[], settings)?;
-    Ok(config.entries().map(|(key, from, value)| (key.to_owned(), from.to_owned(), value)).collect())
+    Ok(config.entries().map(|entry| (entry.key.to_owned(), entry.from, entry.value)).collect())
+}
+
+/// The settings in a set of variables, as keyword arguments have them. Those of a project, which come from a file that a
+/// sandbox may have written, only narrow; where they don't, this raises `ConfigError`.
+#[pyfunction]
+pub fn settings_of_variables(
+    variables: Vec<(String, String)>,
+    project: Vec<(String, String)>,
+    origin: &str,
+) -> PyResult<Vec<(&'static str, Py<PyAny>)>> {
+    Python::attach(|py| {
+        let trusted: Vec<(OsString, OsString)> =
+            variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let mut config = Config::of_variables(None, &trusted, Path::new("")).map_err(Failure::from)?;
+        config.read_project_variables(project, origin).map_err(Failure::from)?;
+        config.variables().map(|(key, value)| Ok((key, object(py, &value)?))).collect()
+    })
+}
+
+fn object(py: Python<'_>, value: &Json) -> PyResult<Py<PyAny>> {
+    let text = serde_json::to_string(value).map_err(|error| Failure::Argument(error.to_string()))?;
+    Ok(py.import("json")?.call_method1("loads", (text,))?.unbind())
 }
 
 /// One setting alone, for what it makes of a value.

@@ -30,6 +30,8 @@ def home() -> Iterator[Path]:
     # Sockets have short names, so this has to be a short one too.
     home = Path(tempfile.mkdtemp(prefix="pb-", dir="/tmp"))
     os.environ["PODBAY_HOME"] = str(home)
+    # Whoever runs the tests may have settings of their own.
+    os.environ["XDG_CONFIG_HOME"] = str(home / "config")
     yield home
     provider = podbay.Provider()
     left = [listed.id for listed in provider.list() if listed.phase == "running"]

@@ -1,6 +1,7 @@
 """Settings: where they come from, who wins, and what is refused."""
 
 import dataclasses
+import re
 from datetime import timedelta
 
 import pytest
@@ -68,6 +69,49 @@ def test_code_beats_environment_beats_file(tmp_path, monkeypatch):
     other.write_text("ttl = 5\n")
     assert values(config=other)["ttl"] == (str(other), "5s")
     assert values(config=str(other))["idle_ttl"] == ("environment", "20s")
+
+
+def test_the_users_own_file_has_full_power(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    own = tmp_path / "config/podbay/podbay.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text('ttl = "2h"\n[local]\nnetwork = "host"\n')
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    assert values()["local.network"] == (str(own), "host")
+    (tmp_path / "podbay.toml").write_text('ttl = "1h"\n')
+    assert values()["ttl"] == ("podbay.toml", "1h")
+    own.chmod(0o666)
+    with pytest.raises(podbay.ConfigError, match="others can write"):
+        values()
+
+
+def test_a_file_in_the_working_directory_only_narrows(tmp_path, monkeypatch):
+    """A sandbox that shares the working directory wrote a podbay.toml, and the next one had the host's files."""
+    monkeypatch.chdir(tmp_path)
+    examples = {"flag": "true", "list": '["/:/host:rw"]', "map": '{ a = "b" }', "tree": "[]"}
+    for setting in podbay.SETTINGS:
+        section, _, key = setting.key.rpartition(".")
+        value = examples.get(setting.kind, f'"{setting.choices[-1]}"' if setting.choices else '"1"')
+        (tmp_path / "podbay.toml").write_text(f"[{section}]\n{key} = {value}\n" if section else f"{key} = {value}\n")
+        if setting.in_project == "no":
+            with pytest.raises(podbay.ConfigError, match=re.escape(setting.key)):
+                podbay.Sandbox()
+            # Named, the same file may set it.
+            if setting.kind not in {"count", "real"}:
+                assert setting.key in values(config=tmp_path / "podbay.toml")
+    (tmp_path / "podbay.toml").write_text("[local]\nprocesses = 100000\n")
+    with pytest.raises(podbay.ConfigError, match="only lower"):
+        podbay.Sandbox()
+    (tmp_path / "podbay.toml").write_text('[policy]\ndeny_commands = ["curl"]\n')
+    assert values(deny_commands=["rm"])["policy.deny_commands"] == ("settings + podbay.toml", "rm,curl")
+
+
+def test_limits_can_be_lifted():
+    for word in ("none", "unlimited"):
+        with podbay.Sandbox(processes=word, memory=word, descriptors=word, cpu=word) as sandbox:
+            assert sandbox.run("true").exit_code == 0
+    with podbay.Sandbox() as sandbox:
+        assert sandbox.run("ulimit -n").output == "16384\n"
 
 
 def test_names_need_no_section():

@@ -21,6 +21,36 @@ pub fn size(text: &str) -> Result<u64, String> {
     }
 }
 
+/// The most of something, or `none` (also `unlimited`) for no limit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Most<T>(pub Option<T>);
+
+impl<T: std::fmt::Display> Most<T> {
+    /// As the setting is written.
+    pub fn setting(&self) -> String {
+        self.0.as_ref().map_or_else(|| "none".to_owned(), T::to_string)
+    }
+}
+
+/// A size, or none.
+pub fn most_bytes(text: &str) -> Result<Most<u64>, String> {
+    most(text, size)
+}
+
+fn most<T>(text: &str, read: impl FnOnce(&str) -> Result<T, String>) -> Result<Most<T>, String> {
+    if matches!(text, "none" | "unlimited") { Ok(Most(None)) } else { read(text).map(|value| Most(Some(value))) }
+}
+
+/// A whole number, or none.
+pub fn most_whole(text: &str) -> Result<Most<u64>, String> {
+    most(text, |text| text.parse().map_err(|_| "that is no whole number; use one, or none".to_owned()))
+}
+
+/// A number, or none.
+pub fn most_real(text: &str) -> Result<Most<f64>, String> {
+    most(text, |text| text.parse().map_err(|_| "that is no number; use one like 1.5, or none".to_owned()))
+}
+
 /// A span of time: `90`, `90s`, `1.5m`, `2h`, `7d`, `500ms`. Without a unit it is seconds.
 pub fn span(text: &str) -> Result<Duration, String> {
     let (number, unit) = split(text);
@@ -76,6 +106,14 @@ mod tests {
         for bad in ["", "M", "-1", "1X", "1e400", "nan", "999999999T", "1K2"] {
             assert!(size(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn limits_can_be_lifted() {
+        assert_eq!((most_bytes("none"), most_whole("unlimited")), (Ok(Most(None)), Ok(Most(None))));
+        assert_eq!((most_bytes("1K"), most_whole("7")), (Ok(Most(Some(1024))), Ok(Most(Some(7)))));
+        assert_eq!((most_real("1.5"), most_real("none")), (Ok(Most(Some(1.5))), Ok(Most(None))));
+        assert!(most_whole("many").is_err() && most_real("all").is_err() && most_bytes("lots").is_err());
     }
 
     #[test]

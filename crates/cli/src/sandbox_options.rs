@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use podbay::config::Config;
 
 use crate::failure::Failure;
-use crate::quantity;
+use crate::quantity::{self, Most};
 
 /// What raw mode sets aside for a pod unless told otherwise, in bytes: 256 MiB.
 const DEFAULT_MEMORY_REQUEST: u64 = 256 << 20;
@@ -36,17 +36,17 @@ pub struct SandboxOptions {
     #[arg(long, value_enum)]
     network: Option<Network>,
 
-    /// The most memory, as in 512M
-    #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
-    memory: Option<u64>,
+    /// The most memory, as in 512M, or 'none'; half of this machine's unless set, where a control group can limit it
+    #[arg(long, value_name = "SIZE", value_parser = quantity::most_bytes)]
+    memory: Option<Most<u64>>,
 
-    /// The most processors, as in 1.5
-    #[arg(long, value_name = "NUMBER")]
-    cpus: Option<f64>,
+    /// The most processors, as in 1.5, or 'none'
+    #[arg(long, value_name = "NUMBER", value_parser = quantity::most_real)]
+    cpus: Option<Most<f64>>,
 
-    /// The most processes and threads at once
-    #[arg(long, value_name = "NUMBER")]
-    processes: Option<u64>,
+    /// The most processes and threads at once, or 'none'; 4096 unless set
+    #[arg(long, value_name = "NUMBER", value_parser = quantity::most_whole)]
+    processes: Option<Most<u64>>,
 
     /// The most disk space, as in 2G: of everything temporary together; of a host directory, each file
     #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
@@ -190,9 +190,9 @@ impl SandboxOptions {
         for (flag, key, value) in [
             ("--network", "local.network", self.network.map(word)),
             ("--isolation", "local.isolation", self.isolation.map(word)),
-            ("--memory", "local.memory", self.memory.map(|bytes| bytes.to_string())),
-            ("--cpus", "local.cpu", self.cpus.map(|cpus| cpus.to_string())),
-            ("--processes", "local.processes", self.processes.map(|count| count.to_string())),
+            ("--memory", "local.memory", self.memory.map(|memory| memory.setting())),
+            ("--cpus", "local.cpu", self.cpus.map(|cpus| cpus.setting())),
+            ("--processes", "local.processes", self.processes.map(|count| count.setting())),
             ("--disk", "local.disk", self.disk.map(|bytes| bytes.to_string())),
         ] {
             if let Some(value) = value {
@@ -208,6 +208,8 @@ impl SandboxOptions {
             ("--mount", !self.mounts.is_empty(), "copy it with 'podbay cp', or mount a volume with raw.volumes"),
             ("--isolation", self.isolation.is_some(), "choose a --runtime-class"),
             ("--processes", self.processes.is_some(), "the cluster's nodes have a limit of their own (podPidsLimit)"),
+            ("--memory none", self.memory == Some(Most(None)), "a pod always has a limit; set one"),
+            ("--cpus none", self.cpus == Some(Most(None)), "a pod always has a limit; set one"),
             (
                 "--network host",
                 matches!(self.network, Some(Network::Host | Network::HostUnfenced)),
@@ -228,8 +230,8 @@ impl SandboxOptions {
             ("--runtime-class", "raw.runtime_class", self.runtime_class.clone()),
             ("--service-account", "raw.service_account", self.service_account.clone()),
             ("--startup-timeout", "raw.startup_timeout", startup),
-            ("--memory", "raw.memory_limit", self.memory.map(|bytes| bytes.to_string())),
-            ("--cpus", "raw.cpu_limit", self.cpus.map(|cpus| cpus.to_string())),
+            ("--memory", "raw.memory_limit", self.memory.map(|memory| memory.setting())),
+            ("--cpus", "raw.cpu_limit", self.cpus.map(|cpus| cpus.setting())),
             ("--disk", "raw.ephemeral_storage_limit", self.disk.map(|bytes| bytes.to_string())),
         ] {
             if let Some(value) = value {
@@ -237,12 +239,12 @@ impl SandboxOptions {
             }
         }
         // More can't be set aside than may be used, and the defaults would set aside more.
-        if let Some(memory) = self.memory.filter(|bytes| *bytes < DEFAULT_MEMORY_REQUEST)
+        if let Some(memory) = self.memory.and_then(|memory| memory.0).filter(|bytes| *bytes < DEFAULT_MEMORY_REQUEST)
             && !config.is_set("raw.memory_request")
         {
             config.set_by("--memory", "raw.memory_request", &memory.to_string())?;
         }
-        if let Some(cpus) = self.cpus.filter(|cpus| *cpus < DEFAULT_CPU_REQUEST)
+        if let Some(cpus) = self.cpus.and_then(|cpus| cpus.0).filter(|cpus| *cpus < DEFAULT_CPU_REQUEST)
             && !config.is_set("raw.cpu_request")
         {
             config.set_by("--cpus", "raw.cpu_request", &cpus.to_string())?;

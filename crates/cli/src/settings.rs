@@ -28,7 +28,7 @@ pub struct Settings {
     #[arg(long, global = true, value_name = "NAME")]
     namespace: Option<String>,
 
-    /// Reads settings from this file, in place of podbay.toml in this directory
+    /// Reads settings from this file, in place of your own and of podbay.toml in this directory
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -52,7 +52,7 @@ impl Settings {
         self.config_in(Some(Mode::Raw))
     }
 
-    /// The settings: flags beat the environment, that beats the file, and that beats the defaults.
+    /// The settings: flags beat the environment, that beats the files, and these beat the defaults.
     ///
     /// # Errors
     /// When one is unknown or makes no sense.

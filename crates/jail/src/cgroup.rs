@@ -126,6 +126,28 @@ pub fn sweep() -> Result<usize, Failure> {
     Ok(swept)
 }
 
+/// How much memory there is for this process: the machine's, or what its own control groups leave of it.
+pub fn machine_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:")?.strip_suffix("kB")?.trim().parse().ok());
+    let total: u64 = total.and_then(|total: u64| total.checked_mul(1024))?;
+    let places = Places::of_this_process().unwrap_or_default();
+    let own = places.v1("memory").or(places.v2.as_deref());
+    let groups = own.into_iter().flat_map(Path::ancestors).take_while(|group| group.join("cgroup.procs").exists());
+    let limit = |group: &Path| {
+        let read = |file: &str| fs::read_to_string(group.join(file)).ok()?.trim().parse::<u64>().ok();
+        read("memory.max").or_else(|| read("memory.limit_in_bytes"))
+    };
+    Some(groups.filter_map(limit).fold(total, u64::min))
+}
+
+/// Whether a sandbox's memory can be limited here: this makes a group, and removes it again.
+pub fn can_limit_memory() -> bool {
+    let limits = Limits { memory: Some(64 << 20), ..Limits::default() };
+    // One that can't be removed is empty, and the next sweep takes it.
+    Cgroup::make("probe", &limits).0.is_some_and(|group| group.remove().is_ok())
+}
+
 fn own_name(id: &str) -> io::Result<String> {
     let pid = std::process::id();
     let start = start_time(pid).ok_or_else(|| io::Error::other("/proc/self/stat can't be read"))?;

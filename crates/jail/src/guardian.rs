@@ -58,9 +58,9 @@ pub(crate) fn spawn(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> 
         }
     };
     drop(theirs);
-    let (cgroup, limits) = limits::arrange(jail);
+    let (cgroup, limits) = limits::arrange(jail, pid);
     let jailed = Jailed { pid, pidfd, cgroup, limits, host_uid: who.uid, exit: None, end_by: Signal::TERM };
-    let introduced = introduce(&jailed, &ours);
+    let introduced = introduce(&ours);
     settle(jailed, introduced)
 }
 

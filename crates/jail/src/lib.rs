@@ -77,7 +77,7 @@ mod tree;
 
 pub use area::furnish;
 pub use cell::{Bars, Cell, end_descendants, keep_signals_in};
-pub use cgroup::{Cgroup, sweep};
+pub use cgroup::{Cgroup, can_limit_memory, machine_memory, sweep};
 pub use errand::Errands;
 pub use error::{Failure, JailError};
 pub use filter::CommandFilter;

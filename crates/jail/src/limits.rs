@@ -1,6 +1,6 @@
 //! Limits by rlimit, and the account of which limits are in force by what.
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::Cgroup;
@@ -76,9 +76,17 @@ fn set(resource: Resource, value: u64) -> Result<(), Failure> {
         .step(|| format!("set the limit {resource:?} to {hard}"))
 }
 
-/// Makes what control groups there can be, and says of each limit what enforces it.
-pub(crate) fn arrange(jail: &Jail) -> (Option<Cgroup>, Vec<InForce>) {
-    let (cgroup, mut report) = Cgroup::make(&jail.id, &jail.limits);
+/// Makes what control groups there can be, puts the jail's first process into them, and says of each limit what enforces it.
+pub(crate) fn arrange(jail: &Jail, first: Pid) -> (Option<Cgroup>, Vec<InForce>) {
+    let (mut cgroup, mut report) = Cgroup::make(&jail.id, &jail.limits);
+    // Some machines let us make a group and nobody enter it. Then it is as if there were none.
+    if let Some(Err(failure)) = cgroup.as_ref().map(|cgroup| cgroup.add(first)) {
+        let unused = cgroup.take().and_then(|cgroup| cgroup.remove().err());
+        let also = unused.map_or_else(String::new, |second| format!(" (and then: {second})"));
+        for entry in report.iter_mut().filter(|entry| entry.by.is_some()) {
+            *entry = InForce::missing(&entry.limit, format!("{failure}{also}"));
+        }
+    }
     for entry in without_cgroup(jail) {
         match report.iter_mut().find(|known| known.limit == entry.limit) {
             Some(known) if known.by.is_none() => *known = entry,

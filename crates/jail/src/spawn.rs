@@ -75,10 +75,10 @@ fn namespaced(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> i32) -
     };
     drop(theirs);
     drop(sources);
-    let (cgroup, report) = limits::arrange(jail);
+    let (cgroup, report) = limits::arrange(jail, pid);
     let host_uid = ids.host_uid();
     let jailed = Jailed { pid, pidfd, cgroup, limits: report, host_uid, exit: None, end_by: Signal::KILL };
-    let introduced = ids.write_maps(pid).and_then(|()| introduce(&jailed, &ours));
+    let introduced = ids.write_maps(pid).and_then(|()| introduce(&ours));
     settle(jailed, introduced)
 }
 
@@ -97,11 +97,8 @@ pub(crate) fn settle(mut jailed: Jailed, introduced: Result<(), Failure>) -> Res
     }
 }
 
-/// The maker's part: limits, the sign to go on, and the wait for the result.
-pub(crate) fn introduce(jailed: &Jailed, ours: &OwnedFd) -> Result<(), Failure> {
-    if let Some(cgroup) = &jailed.cgroup {
-        cgroup.add(jailed.pid)?;
-    }
+/// The maker's part: the sign to go on, and the wait for the result.
+pub(crate) fn introduce(ours: &OwnedFd) -> Result<(), Failure> {
     send(ours, b"go", SendFlags::NOSIGNAL).step(|| "let the new process go on".into())?;
     let mut message = [0_u8; MESSAGE];
     let length = loop {

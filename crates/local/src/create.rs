@@ -16,7 +16,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 use crate::error::{Error, Result};
 use crate::home::{Home, Program};
-use crate::options::Options;
+use crate::options::{Options, default_limits};
 
 /// How long a program that was only just written may be busy.
 const BUSY: Duration = Duration::from_secs(2);
@@ -42,7 +42,7 @@ pub(crate) async fn create(
         Err(error) => return Err(Error::home(dir, "the sandbox's directory can't be put there")(error.into())),
     }
     let made = async {
-        let (mut leash, started) = supervise(home, dir, listener).await?;
+        let (mut leash, started) = supervise(home, options, dir, listener).await?;
         // One whose name others know needs no word, and may have been deleted by one of them already.
         if !wanted.leashed && wanted.id.is_none() {
             leash.write_all(b"!").await.map_err(|error| Error::Create(format!("its supervisor has gone: {error}")))?;
@@ -104,7 +104,7 @@ fn prepare(new: &Path, id: &str, options: &Options, wanted: &Wanted) -> Result<U
         .map_err(Error::home(new, "the sandbox's socket can't be made"))
 }
 
-async fn supervise(home: &Home, dir: &Path, listener: UnixListener) -> Result<(Leash, Started)> {
+async fn supervise(home: &Home, options: &Options, dir: &Path, listener: UnixListener) -> Result<(Leash, Started)> {
     let no_pipe = |error: std::io::Error| Error::Create(format!("its supervisor can't be talked to: {error}"));
     let (ours, theirs) = UnixStream::pair().map_err(no_pipe)?;
     ours.set_nonblocking(true).map_err(no_pipe)?;
@@ -120,7 +120,12 @@ async fn supervise(home: &Home, dir: &Path, listener: UnixListener) -> Result<(L
     match serde_json::from_str(&line) {
         Ok(Report::Ready(started)) => {
             for limit in started.limits.iter().filter(|limit| limit.by.is_none()) {
-                tracing::warn!(limit = limit.limit, why = limit.note, "a limit isn't in force");
+                // Nobody asked for the default, and `describe` tells that it doesn't hold.
+                let asked = limit.limit != "memory" || options.limits.memory != default_limits().memory;
+                match asked {
+                    true => tracing::warn!(limit = limit.limit, why = limit.note, "a limit isn't in force"),
+                    false => tracing::debug!(limit = limit.limit, why = limit.note, "memory is unlimited"),
+                }
             }
             Ok((leash.into_inner(), started))
         }

@@ -17,6 +17,6 @@ mod workspace;
 
 pub use error::{Error, Result};
 pub use home::Home;
-pub use options::{Options, parse_mount};
+pub use options::{Options, can_limit_memory, default_limits, parse_mount};
 pub use podbay_jail::{Finding, InForce, Isolation, Jail, Limits, Mount, Network, Report, probe};
 pub use provider::{Description, Local};

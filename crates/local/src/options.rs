@@ -13,7 +13,7 @@ use crate::workspace;
 const ID: &str = "{id}";
 
 /// How the sandboxes shall be that a [`Local`](crate::Local) makes.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Options {
     /// A directory of this machine as the workspace: it is kept. Without one, the workspace is memory that is gone with the
     /// sandbox. `{id}` in it stands for the sandbox's id, and such a directory is made when it isn't there: sandboxes of
@@ -25,7 +25,7 @@ pub struct Options {
     pub network: Network,
     /// Environment variables of every command.
     pub env: BTreeMap<String, String>,
-    /// How much a sandbox may use.
+    /// How much a sandbox may use; [`default_limits`] unless set.
     pub limits: Limits,
     /// How it is confined.
     pub isolation: Isolation,
@@ -35,6 +35,48 @@ pub struct Options {
     pub ttl: Option<Duration>,
     /// How long it may be idle.
     pub idle_ttl: Option<Duration>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            workspace: None,
+            mounts: Vec::new(),
+            network: Network::default(),
+            env: BTreeMap::new(),
+            limits: default_limits(),
+            isolation: Isolation::default(),
+            labels: BTreeMap::new(),
+            ttl: None,
+            idle_ttl: None,
+        }
+    }
+}
+
+/// Processes and threads of one sandbox. It stops a fork bomb while the machine still answers, and leaves room for what
+/// real builds need: a Bazel or Gradle build on 64 processors has about 3,000 threads. podman's default is 2,048, and
+/// systemd's was 4,915 for as long as there were 32,768 process ids.
+const PROCESSES: u64 = 4096;
+
+/// Descriptors of one process: more than compilers, browsers and file watchers open, and few enough that it runs out long
+/// before the kernel's memory does.
+const DESCRIPTORS: u64 = 16_384;
+
+/// The limits of a sandbox for which nobody chose any: half of the machine's memory where a control group can limit it, and
+/// as many processes and descriptors as real work needs. [`Limits::default`] has none.
+pub fn default_limits() -> Limits {
+    Limits {
+        // In whole MiB, for people to read.
+        memory: podbay_jail::machine_memory().map(|bytes| (bytes / 2) & !((1 << 20) - 1)),
+        processes: Some(PROCESSES),
+        descriptors: Some(DESCRIPTORS),
+        ..Limits::default()
+    }
+}
+
+/// Whether a sandbox's memory can be limited here. This tries it.
+pub fn can_limit_memory() -> bool {
+    podbay_jail::can_limit_memory()
 }
 
 impl Options {

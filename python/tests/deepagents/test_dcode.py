@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import re
@@ -18,6 +19,7 @@ from places import settings
 
 pytest.importorskip("deepagents_code", reason="deepagents-code isn't installed; it needs Python 3.12")
 
+from deepagents_code import config as dcode_config
 from deepagents_code.integrations.sandbox_factory import create_sandbox, get_default_working_dir
 from deepagents_code.integrations.sandbox_provider import SandboxNotFoundError
 
@@ -71,6 +73,7 @@ def test_settings(monkeypatch):
     monkeypatch.setenv("PODBAY_RAW_TOLERATIONS", '[{"key": "gpu"}]')
     monkeypatch.setenv("PODBAY_RAW_RUN_AS_NON_ROOT", "false")
     monkeypatch.setenv("PODBAY_POLICY_DENY_COMMANDS", "curl, rm -rf")
+    monkeypatch.setenv("PODBAY_IDLE_TTL", "1500ms")
     assert (
         provider._settings({})
         == {
@@ -80,6 +83,7 @@ def test_settings(monkeypatch):
             "raw.tolerations": [{"key": "gpu"}],
             "raw.run_as_non_root": False,
             "policy.deny_commands": ["curl", "rm -rf"],
+            "idle_ttl": "1500ms",
         }
         | local_home()
     )
@@ -92,6 +96,94 @@ def test_settings(monkeypatch):
     monkeypatch.setenv("PODBAY_RAW_TOLERATIONS", "[")
     with pytest.raises(ValueError, match="PODBAY_RAW_TOLERATIONS"):
         provider.get_or_create()
+
+
+@pytest.fixture(params=["process", "workspace"])
+def dotenv(request, tmp_path, monkeypatch):
+    """Loads a workspace's `.env` as dcode does: into its own process, or into a workspace's snapshot."""
+    workspace, own = tmp_path / "workspace", tmp_path / "own.env"
+    workspace.mkdir()
+    monkeypatch.setattr(dcode_config, "_GLOBAL_DOTENV_PATH", own)
+    with contextlib.ExitStack() as stack:
+
+        def load(text: str, *, trusted: str = "") -> None:
+            (workspace / ".env").write_text(text)
+            own.write_text(trusted)
+            if request.param == "process":
+                monkeypatch.chdir(workspace)
+                dcode_config._load_dotenv(start_path=workspace, refresh_loaded=True)
+            else:
+                # The server that makes sandboxes doesn't work in the workspace's directory.
+                monkeypatch.chdir(tmp_path)
+                snapshot = dcode_config._preview_dotenv_environ(start_path=workspace)
+                stack.enter_context(dcode_config.use_environment(snapshot))
+
+        yield load
+        dcode_config._strip_dotenv_loaded_values(os.environ)
+        dcode_config._dotenv_loaded_values.clear()
+
+
+VALUES = {
+    "flag": "true",
+    "count": "1",
+    "real": "1",
+    "size": "1MiB",
+    "time": "1s",
+    "id": "0",
+    "tree": "[]",
+    "map": "a=b",
+}
+
+
+@pytest.mark.parametrize("setting", podbay.SETTINGS, ids=lambda known: known.key)
+def test_a_workspaces_dotenv_only_narrows(setting, dotenv):
+    """A sandbox wrote a `.env` into its workspace, and dcode's next sandbox had the mounts that it named."""
+    value = setting.choices[-1] if setting.choices else VALUES.get(setting.kind, "x")
+    provider = PodbayProvider()
+    for prefix in ("", "DEEPAGENTS_CODE_"):
+        dotenv(f"{prefix}{setting.variable}={value}\n")
+        if setting.key == "home" and "PODBAY_HOME" in os.environ and not prefix:
+            # The shell's own beats it, and nothing was loaded.
+            assert provider._settings({})["home"] == os.environ["PODBAY_HOME"]
+        elif setting.in_project == "no":
+            with pytest.raises(podbay.ConfigError, match=r"\.env: .*can't set this"):
+                provider.get_or_create()
+            assert provider.metadata.working_dir == "/workspace"
+            assert provider._mode() == "local"
+        elif setting.kind != "text" or setting.key == "raw.image":
+            assert setting.key in provider._settings({})
+
+
+def test_a_workspaces_dotenv_takes_nothing_away(dotenv, monkeypatch):
+    """An empty variable with dcode's prefix hides the shell's own: a project's rules would have gone that way."""
+    monkeypatch.setenv("PODBAY_POLICY_DENY_COMMANDS", "rm")
+    monkeypatch.setenv("PODBAY_TTL", "1h")
+    dotenv("DEEPAGENTS_CODE_PODBAY_POLICY_DENY_COMMANDS=\nDEEPAGENTS_CODE_PODBAY_TTL=\n")
+    found = PodbayProvider()._settings({})
+    assert (found["policy.deny_commands"], found["ttl"]) == (["rm"], "1h")
+    dotenv("DEEPAGENTS_CODE_PODBAY_POLICY_DENY_COMMANDS=curl\nDEEPAGENTS_CODE_PODBAY_TTL=5h\n")
+    found = PodbayProvider()._settings({})
+    assert (found["policy.deny_commands"], found["ttl"]) == (["rm", "curl"], "1h")
+
+
+def test_the_users_own_dotenv_has_full_power(dotenv):
+    dotenv("OTHER=1\n", trusted="PODBAY_LOCAL_NETWORK=host\n")
+    assert PodbayProvider()._settings({})["local.network"] == "host"
+
+
+@pytest.mark.parametrize("name", ["KUBECONFIG", "PODBAY_CONFIG", "XDG_CONFIG_HOME"])
+def test_a_workspaces_dotenv_leads_nowhere_else(name, dotenv, monkeypatch, tmp_path):
+    """A kubeconfig's exec plugin is a program on the host; a settings file of the user's may set everything."""
+    monkeypatch.delenv(name, raising=False)
+    planted = tmp_path / "workspace/podbay/podbay.toml"
+    dotenv(f"{name}={planted.parents[1]}\n")
+    if name in os.environ:
+        with pytest.raises(podbay.ConfigError, match=name):
+            PodbayProvider()._settings({})
+    else:
+        planted.parent.mkdir()
+        planted.write_text('[local]\nnetwork = "host"\n')
+        assert "local.network" not in PodbayProvider()._settings({})
 
 
 def local_home():

@@ -18,7 +18,16 @@ impl Home {
     pub fn podbay(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_podbay"));
         command.args(words).env("PODBAY_HOME", self.path()).stdin(Stdio::null());
+        // Whoever runs the tests may have settings of their own.
+        command.env("XDG_CONFIG_HOME", self.path().join("config"));
         command
+    }
+
+    /// Writes the user's own settings.
+    pub fn settings(&self, text: &str) {
+        let directory = self.path().join("config/podbay");
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("podbay.toml"), text).unwrap();
     }
 
     pub fn output(&self, words: &[&str]) -> Output {

@@ -26,12 +26,118 @@ fn flags_beat_the_environment_which_beats_the_file() {
     std::fs::write(dir.path().join("other.toml"), "idle_ttl = 7\n").unwrap();
     let file = shown(&home, dir.path(), &[], None);
     assert_eq!((&file["value"], &file["from"]), (&"90s".into(), &"podbay.toml".into()));
+    assert_eq!((&file["power"], &file["in_project"]), (&"may only narrow".into(), &"lower".into()));
     let other = shown(&home, dir.path(), &["--config", "other.toml"], None);
     assert_eq!((&other["value"], &other["from"]), (&"7s".into(), &"other.toml".into()));
     let environment = shown(&home, dir.path(), &["--config", "other.toml"], Some("2h"));
     assert_eq!((&environment["value"], &environment["from"]), (&"2h".into(), &"environment".into()));
     let flag = shown(&home, dir.path(), &["--set", "idle_ttl=1d"], Some("2h"));
-    assert_eq!((&flag["value"], &flag["from"]), (&"1d".into(), &"--set".into()));
+    assert_eq!((&flag["value"], &flag["from"], &flag["power"]), (&"1d".into(), &"--set".into(), &"full".into()));
+}
+
+#[test]
+fn the_users_own_file_may_set_everything() {
+    let home = Home::new();
+    let dir = tempfile::tempdir().unwrap();
+    home.settings("idle_ttl = \"90s\"\nenv = { WHO = \"me\" }\n");
+    let own = shown(&home, dir.path(), &[], None);
+    assert_eq!((&own["value"], &own["power"]), (&"90s".into(), &"full".into()));
+    std::fs::write(dir.path().join("podbay.toml"), "idle_ttl = \"30s\"\n").unwrap();
+    assert_eq!(shown(&home, dir.path(), &[], None)["value"], "30s");
+    std::fs::write(dir.path().join("podbay.toml"), "idle_ttl = \"2h\"\n").unwrap();
+    let raised = home.podbay(&["config"]).current_dir(dir.path()).output().unwrap();
+    assert_eq!(raised.status.code(), Some(125));
+    assert!(text(&raised.stderr).contains("2h is more than 90s"), "{}", text(&raised.stderr));
+    let output = home.output(&["run", "--", "sh", "-c", "echo $WHO"]);
+    assert_eq!(text(&output.stdout), "me\n", "{}", text(&output.stderr));
+}
+
+/// A sandbox with `--workspace .` wrote a podbay.toml with mounts and the host's network; the next run wrote the host's files.
+#[test]
+fn a_sandbox_cannot_give_the_next_one_more_of_the_host() {
+    let (home, dir) = (Home::new(), tempfile::tempdir().unwrap());
+    let (work, secret) = (dir.path().join("work"), dir.path().join("secret"));
+    std::fs::create_dir(&work).unwrap();
+    std::fs::write(&secret, "untouched").unwrap();
+    for setting in [
+        format!("mounts = [\"{}:/host:rw\"]", dir.path().display()),
+        "network = \"host\"".into(),
+        "isolation = \"landlock\"".into(),
+        format!("workspace = \"{}\"", dir.path().display()),
+        "memory = \"none\"".into(),
+    ] {
+        let script = "printf '[local]\\n%s\\n' \"$1\" > podbay.toml";
+        let words = ["run", "--workspace", ".", "--", "sh", "-c", script, "sh", &setting];
+        let first = home.podbay(&words).current_dir(&work).output().unwrap();
+        assert!(first.status.success(), "{}", text(&first.stderr));
+        let words = ["run", "--workspace", ".", "--", "sh", "-c", "echo gone > /host/secret"];
+        let second = home.podbay(&words).current_dir(&work).output().unwrap();
+        assert_eq!(second.status.code(), Some(125), "{setting}");
+        let said = text(&second.stderr);
+        assert!(said.contains("podbay.toml: local.") && said.contains("project"), "{said}");
+        assert_eq!(std::fs::read_to_string(&secret).unwrap(), "untouched");
+        std::fs::remove_file(work.join("podbay.toml")).unwrap();
+    }
+}
+
+/// The same with a kubeconfig: its exec plugin was run on the host by the next `podbay list`.
+#[test]
+fn a_sandbox_cannot_run_a_program_on_the_host_by_a_kubeconfig() {
+    let (home, work) = (Home::new(), tempfile::tempdir().unwrap());
+    let planted = work.path().join("ran-on-the-host");
+    let kubeconfig = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: x\n\
+         clusters: [{{name: x, cluster: {{server: 'https://127.0.0.1:1'}}}}]\n\
+         contexts: [{{name: x, context: {{cluster: x, user: x}}}}]\n\
+         users: [{{name: x, user: {{exec: {{apiVersion: client.authentication.k8s.io/v1, command: touch, \
+         args: ['{}'], interactiveMode: Never}}}}}}]\n",
+        planted.display()
+    );
+    let script = "printf %s \"$1\" > kube; printf 'mode = \"raw\"\\n[raw]\\nkubeconfig = \"kube\"\\n' > podbay.toml";
+    let words = ["run", "--workspace", ".", "--", "sh", "-c", script, "sh", &kubeconfig];
+    let first = home.podbay(&words).current_dir(work.path()).output().unwrap();
+    assert!(first.status.success(), "{}", text(&first.stderr));
+    let refused = home.podbay(&["list"]).current_dir(work.path()).output().unwrap();
+    assert_eq!(refused.status.code(), Some(125));
+    assert!(text(&refused.stderr).contains("project"), "{}", text(&refused.stderr));
+    assert!(!planted.exists(), "the plugin ran");
+    // The control: named by the user, the same file is obeyed.
+    let named = home.podbay(&["--config", "podbay.toml", "list"]).current_dir(work.path()).output().unwrap();
+    assert_eq!(named.status.code(), Some(125));
+    assert!(planted.exists(), "the plugin didn't run: {}", text(&named.stderr));
+}
+
+/// A FIFO under this name kept every command waiting for ever.
+#[test]
+fn what_is_no_file_does_not_hang_a_command() {
+    let (home, work) = (Home::new(), tempfile::tempdir().unwrap());
+    let script = "mkfifo podbay.toml";
+    let words = ["run", "--workspace", ".", "--", "sh", "-c", script];
+    assert!(home.podbay(&words).current_dir(work.path()).output().unwrap().status.success());
+    let output = home.podbay(&["list"]).current_dir(work.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(text(&output.stderr).contains("regular file"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn limits_are_shown_and_lifted() {
+    let home = Home::new();
+    let shown = |words: &[&str]| -> serde_json::Value {
+        let output = home.output(&[&["--json", "config"], words].concat());
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let value = |all: &serde_json::Value, key: &str| {
+        let found = all.as_array().unwrap().iter().find(|entry| entry["key"] == key).unwrap().clone();
+        (found["value"].as_str().unwrap().to_owned(), found["from"].as_str().unwrap().to_owned())
+    };
+    let all = shown(&[]);
+    assert_eq!(value(&all, "local.processes"), ("4096".into(), "default".into()));
+    assert_eq!(value(&all, "local.descriptors"), ("16384".into(), "default".into()));
+    assert_eq!(value(&all, "local.memory").1, "default");
+    let lifted = shown(&["--set", "local.processes=none", "--set", "local.memory=unlimited"]);
+    assert_eq!(value(&lifted, "local.processes"), ("none".into(), "--set".into()));
+    let output = home.output(&["run", "--processes", "none", "--memory", "none", "--", "sh", "-c", "ulimit -n"]);
+    assert_eq!(text(&output.stdout), "16384\n", "{}", text(&output.stderr));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! ordinary one.
 #![allow(clippy::unwrap_used)]
 
+mod bombs;
 mod confinement;
 mod full_disk;
 mod harness;
@@ -16,6 +17,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     harness::main(&[
+        bombs::CASES,
         confinement::CASES,
         full_disk::CASES,
         kills::CASES,

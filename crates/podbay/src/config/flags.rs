@@ -1,31 +1,9 @@
 //! What a program's flags add to the settings of its surroundings.
 
-use std::path::Path;
-
 use super::value::Value;
-use super::{Config, ConfigError, FILE, Kind, Layer, Setting, bad, setting, unknown};
+use super::{Config, ConfigError, Kind, Layer, Setting, bad, setting, unknown};
 
 impl Config {
-    /// The settings of this process, with this file in place of the one that it would read by itself.
-    ///
-    /// # Errors
-    /// When a setting is unknown or makes no sense, or the file can't be read.
-    pub fn of_process_with(file: Option<&Path>) -> Result<Self, ConfigError> {
-        let mut config = Self::default();
-        let named = std::env::var_os("PODBAY_CONFIG").filter(|path| !path.is_empty());
-        match (file, named) {
-            (Some(file), _) => config.read_file(file)?,
-            (None, Some(path)) => config.read_file(Path::new(&path))?,
-            (None, None) if Path::new(FILE).exists() => config.read_file(Path::new(FILE))?,
-            (None, None) => {}
-        }
-        // A value that isn't UTF-8 can't be a setting's; the name alone shows whether it was meant as one.
-        config.read_environment(std::env::vars_os().filter_map(|(name, value)| {
-            name.into_string().ok().map(|name| (name, value.to_string_lossy().into_owned()))
-        }))?;
-        Ok(config)
-    }
-
     /// Sets a value as [`set`](Self::set) does, for a flag whose name is told in errors and by [`entries`](Self::entries).
     ///
     /// # Errors
@@ -33,8 +11,7 @@ impl Config {
     pub fn set_by(&mut self, flag: &str, key: &str, text: &str) -> Result<(), ConfigError> {
         let setting = known(flag, key)?;
         let value = Value::parse(setting.kind, text).map_err(bad(flag, key))?;
-        self.put(setting, Layer::Code, flag, value);
-        Ok(())
+        self.put(setting, Layer::Code, flag, value)
     }
 
     /// Adds an item to a list: what a flag says that may be repeated doesn't take away what a file says.
@@ -48,8 +25,7 @@ impl Config {
         }
         let mut list = self.list(key);
         list.push(item.into());
-        self.put(setting, Layer::Code, flag, Value::List(list));
-        Ok(())
+        self.put(setting, Layer::Code, flag, Value::List(list))
     }
 
     /// Adds a name with its text to a table, in place of the one of that name.
@@ -68,8 +44,7 @@ impl Config {
         }
         let mut map = self.map(key);
         map.insert(name.into(), text.into());
-        self.put(setting, Layer::Code, flag, Value::Map(map));
-        Ok(())
+        self.put(setting, Layer::Code, flag, Value::Map(map))
     }
 
     /// The namespace of sandboxes on a cluster, if one is set.
@@ -100,7 +75,7 @@ mod tests {
         assert_eq!(config.map("env")["A"], "file");
         assert_eq!(config.map("env")["B"], "flag, with a comma");
         assert_eq!(config.list("policy.deny_commands"), ["rm", "curl"]);
-        let entries: Vec<_> = config.entries().map(|(key, from, _)| (key, from.to_owned())).collect();
+        let entries: Vec<_> = config.entries().map(|entry| (entry.key, entry.from)).collect();
         assert_eq!(entries[0], ("env", "--env".to_owned()));
     }
 

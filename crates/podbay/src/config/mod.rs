@@ -1,10 +1,16 @@
-//! Settings, from four places with one order: what code or flags say beats the environment (`PODBAY_…`), that beats
-//! `podbay.toml`, and that beats the defaults.
+//! Settings, and which of the places that they come from may say what.
 //!
-//! [`SETTINGS`] is the one table of them all: the file's keys, the environment's names, the command line's help and the
-//! documentation come from it. A key that isn't in it is refused, with the nearest one that is.
+//! What code or flags say beats the environment (`PODBAY_…`), that beats a project's `podbay.toml`, that beats the user's own
+//! file, and that beats the defaults. All of these have full power but one: a `podbay.toml` that is merely found in the
+//! working directory may have been written by a sandbox, so it can only narrow what holds without it.
+//!
+//! [`SETTINGS`] is the one table of them all: the file's keys, the environment's names, the command line's help, the
+//! documentation and what a project may do come from it. Unknown keys are rejected, and the error suggests the closest match.
 
+mod file;
 mod flags;
+mod process;
+mod project;
 mod providers;
 mod setting;
 mod value;
@@ -13,15 +19,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use file::FILE;
 use serde_json::Value as Json;
-pub use setting::{Kind, SETTINGS, Setting};
+pub use setting::{Kind, ProjectPower, SETTINGS, Setting};
 use value::Value;
 
 use crate::audit::{Audit, JsonLines};
 use crate::policy::{CommandRules, Matching, Policy};
-
-/// The file that is read when no other is named.
-pub const FILE: &str = "podbay.toml";
 
 /// Names that begin with `PODBAY_` and are no settings.
 const NOT_SETTINGS: [&str; 11] = [
@@ -62,7 +66,21 @@ pub enum ConfigError {
         /// What is wrong with it, and what would be right.
         reason: String,
     },
-    /// The file can't be read.
+    /// A project's file sets what it has no power over.
+    #[error(
+        "{from}: {key}: a file in the project can't set this, because a sandbox or a cloned repository may have written it. If \
+         you want it, use {}",
+        project::instead(key, variable)
+    )]
+    NotForProjects {
+        /// The file.
+        from: String,
+        /// The setting.
+        key: &'static str,
+        /// Its name in the environment.
+        variable: String,
+    },
+    /// The file can't be read, or may not be used.
     #[error("{}: {reason}", path.display())]
     File {
         /// The file.
@@ -74,55 +92,72 @@ pub enum ConfigError {
 
 /// Where a value comes from. The later ones win.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Layer {
-    /// `podbay.toml`.
+enum Layer {
+    /// The user's own file, or the one that was named in its place.
     File,
+    /// What was found in the working directory.
+    Project,
     /// `PODBAY_…`.
     Environment,
     /// Code, or a flag of the command line.
     Code,
 }
 
+/// A value, and where it comes from.
+#[derive(Debug, Clone)]
+struct Given {
+    layer: Layer,
+    from: String,
+    value: Value,
+}
+
+/// A setting that holds, for people to see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its key.
+    pub key: &'static str,
+    /// Where it comes from; more than one place where a project adds to a list.
+    pub from: String,
+    /// What that place may do.
+    pub power: &'static str,
+    /// Its value as text. What may be secret is left out.
+    pub value: String,
+}
+
 /// Settings.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
-    values: BTreeMap<&'static str, (Layer, String, Value)>,
+    /// What was set with full power.
+    values: BTreeMap<&'static str, Given>,
+    /// What a project asks for, which only narrows.
+    project: BTreeMap<&'static str, Given>,
 }
 
 impl Config {
-    /// The settings of this process: `podbay.toml` in its directory, or the file that `PODBAY_CONFIG` names, and the
-    /// environment.
-    ///
-    /// # Errors
-    /// When a setting is unknown or makes no sense, or a file that was named isn't there.
-    pub fn of_process() -> Result<Self, ConfigError> {
-        Self::of_process_with(None)
-    }
-
-    /// Reads a file.
+    /// Reads a file that was named, and so has full power.
     ///
     /// # Errors
     /// When it can't be read, or a setting in it is unknown or makes no sense.
     pub fn read_file(&mut self, path: &Path) -> Result<(), ConfigError> {
-        let failed = |reason: String| ConfigError::File { path: path.to_owned(), reason };
-        let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-        self.read_toml(&text, &path.display().to_string()).map_err(|error| match error {
-            ConfigError::File { reason, .. } => failed(reason),
-            error => error,
-        })
+        let text = file::read_named(path).map_err(|reason| ConfigError::File { path: path.to_owned(), reason })?;
+        self.read_toml(&text, &path.display().to_string())
     }
 
-    /// Reads the text of a file, whose name is told in errors.
+    /// Reads the text of a file with full power. Errors tell its name.
     ///
     /// # Errors
     /// When it isn't TOML, or a setting in it is unknown or makes no sense.
     pub fn read_toml(&mut self, text: &str, from: &str) -> Result<(), ConfigError> {
+        self.read_text(text, from, Layer::File)
+    }
+
+    fn read_text(&mut self, text: &str, from: &str, layer: Layer) -> Result<(), ConfigError> {
         let table: toml::Table = text
             .parse()
             .map_err(|error: toml::de::Error| ConfigError::File { path: from.into(), reason: error.to_string() })?;
         let table = serde_json::to_value(table)
             .map_err(|error| ConfigError::File { path: from.into(), reason: error.to_string() })?;
-        self.read_table("", table.as_object().into_iter().flatten(), from)
+        self.read_table("", table.as_object().into_iter().flatten(), from, layer)
     }
 
     fn read_table<'a>(
@@ -130,17 +165,18 @@ impl Config {
         prefix: &str,
         table: impl IntoIterator<Item = (&'a String, &'a Json)>,
         from: &str,
+        layer: Layer,
     ) -> Result<(), ConfigError> {
         for (name, value) in table {
             let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
             match (setting::find(&key), value) {
                 (Some(setting), value) => {
                     let value = Value::from_json(setting.kind, value).map_err(bad(from, &key))?;
-                    self.put(setting, Layer::File, from, value);
+                    self.put(setting, layer, from, value)?;
                 }
                 // In a section that there isn't, the first key tells best what was meant.
                 (None, Json::Object(table)) if setting::is_section(&key) || !table.is_empty() => {
-                    self.read_table(&key, table, from)?;
+                    self.read_table(&key, table, from, layer)?;
                 }
                 _ => return Err(unknown(from, &key, setting::nearest(&key))),
             }
@@ -156,7 +192,15 @@ impl Config {
         &mut self,
         variables: impl IntoIterator<Item = (String, String)>,
     ) -> Result<(), ConfigError> {
-        let from = "environment";
+        self.read_variables(variables, "environment", Layer::Environment)
+    }
+
+    fn read_variables(
+        &mut self,
+        variables: impl IntoIterator<Item = (String, String)>,
+        from: &str,
+        layer: Layer,
+    ) -> Result<(), ConfigError> {
         for (name, text) in variables {
             if !name.starts_with("PODBAY_") || NOT_SETTINGS.contains(&name.as_str()) {
                 continue;
@@ -165,7 +209,7 @@ impl Config {
                 return Err(unknown(from, &name, setting::nearest_variable(&name)));
             };
             let value = Value::parse(setting.kind, &text).map_err(bad(from, &name))?;
-            self.put(setting, Layer::Environment, from, value);
+            self.put(setting, layer, from, value)?;
         }
         Ok(())
     }
@@ -177,8 +221,7 @@ impl Config {
     pub fn set(&mut self, key: &str, text: &str) -> Result<(), ConfigError> {
         let setting = setting::find(key).ok_or_else(|| unknown("settings", key, setting::nearest(key)))?;
         let value = Value::parse(setting.kind, text).map_err(bad("settings", key))?;
-        self.put(setting, Layer::Code, "settings", value);
-        Ok(())
+        self.put(setting, Layer::Code, "settings", value)
     }
 
     /// Sets a value, as code in another language gives it.
@@ -188,27 +231,51 @@ impl Config {
     pub fn set_value(&mut self, key: &str, value: &Json) -> Result<(), ConfigError> {
         let setting = setting::find(key).ok_or_else(|| unknown("settings", key, setting::nearest(key)))?;
         let value = Value::from_json(setting.kind, value).map_err(bad("settings", key))?;
-        self.put(setting, Layer::Code, "settings", value);
+        self.put(setting, Layer::Code, "settings", value)
+    }
+
+    fn put(&mut self, setting: &'static Setting, layer: Layer, from: &str, value: Value) -> Result<(), ConfigError> {
+        if layer == Layer::Project {
+            return self.narrow(setting, from, value);
+        }
+        // Whichever is read first: the stronger place wins.
+        if self.values.get(setting.key).is_none_or(|before| before.layer <= layer) {
+            self.values.insert(setting.key, Given { layer, from: from.to_owned(), value });
+        }
         Ok(())
     }
 
-    fn put(&mut self, setting: &'static Setting, layer: Layer, from: &str, value: Value) {
-        // Whichever is read first: the stronger place wins.
-        if self.values.get(setting.key).is_none_or(|(before, ..)| *before <= layer) {
-            self.values.insert(setting.key, (layer, from.to_owned(), value));
-        }
-    }
-
-    /// What is set, in the order of keys: the key, where it comes from, and its value as text.
-    pub fn entries(&self) -> impl Iterator<Item = (&'static str, &str, String)> {
-        self.values.iter().map(|(key, (_, from, value))| {
-            let kind = setting::find(key).map_or(Kind::Text, |setting| setting.kind);
-            (*key, from.as_str(), value.shown(kind))
+    /// What is set, in the order of keys.
+    pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+        SETTINGS.iter().filter_map(|setting| {
+            let value = self.effective(setting)?.shown(setting.kind);
+            let held = self.held(setting.key)?;
+            let (from, power) = match (self.values.get(setting.key), self.project.get(setting.key), setting.project) {
+                (Some(given), Some(project), ProjectPower::Add) => {
+                    (format!("{} + {}", given.from, project.from), "full + may only add")
+                }
+                _ => (held.from.clone(), if held.layer == Layer::Project { "may only narrow" } else { "full" }),
+            };
+            Some(Entry { key: setting.key, from, power, value })
         })
     }
 
+    /// What holds of a setting that isn't added up from several places.
+    fn held(&self, key: &str) -> Option<&Given> {
+        match (self.values.get(key), self.project.get(key)) {
+            (Some(given), Some(_)) if given.layer > Layer::Project => Some(given),
+            // A project's value was compared with the file's when it was read; should the file have come later, the lower holds.
+            (Some(given), Some(project)) => match (given.value.amount(), project.value.amount()) {
+                (Some(given_amount), Some(asked)) if asked > given_amount => Some(given),
+                _ => Some(project),
+            },
+            (given, None) => given,
+            (None, project) => project,
+        }
+    }
+
     fn get(&self, key: &str) -> Option<&Value> {
-        self.values.get(key).map(|(_, _, value)| value)
+        self.held(key).map(|given| &given.value)
     }
 
     fn text(&self, key: &str) -> Option<&str> {
@@ -219,8 +286,8 @@ impl Config {
     }
 
     fn list(&self, key: &str) -> Vec<String> {
-        match self.get(key) {
-            Some(Value::List(list)) => list.clone(),
+        match setting::find(key).and_then(|setting| self.effective(setting)) {
+            Some(Value::List(list)) => list,
             _ => Vec::new(),
         }
     }
@@ -233,8 +300,8 @@ impl Config {
     }
 
     fn map(&self, key: &str) -> BTreeMap<String, String> {
-        match self.get(key) {
-            Some(Value::Map(map)) => map.clone(),
+        match setting::find(key).and_then(|setting| self.effective(setting)) {
+            Some(Value::Map(map)) => map,
             _ => BTreeMap::new(),
         }
     }
@@ -294,7 +361,7 @@ impl Config {
 fn unknown(from: &str, key: &str, nearest: Option<String>) -> ConfigError {
     let hint = match nearest {
         Some(nearest) => format!("did you mean {nearest:?}?"),
-        None => "'podbay config --all' lists those that there are".to_owned(),
+        None => "'podbay config --all' lists all settings".to_owned(),
     };
     ConfigError::UnknownKey { from: from.to_owned(), key: key.to_owned(), hint }
 }

@@ -61,17 +61,18 @@ impl Config {
     /// # Errors
     /// When a setting isn't shaped as Kubernetes wants it.
     pub fn raw(&self) -> Result<raw::Config, ConfigError> {
+        self.check_project_labels()?;
         let own = SETTINGS.iter().filter_map(|setting| Some((setting, setting.key.strip_prefix("raw.")?)));
         let own = own.filter(|(_, field)| !ACCESS.contains(field));
         let shared = SHARED.iter().filter_map(|(key, field)| Some((super::setting::find(key)?, *field)));
         let mut fields = serde_json::Map::new();
         for (setting, field) in own.chain(shared) {
-            let Some((_, from, value)) = self.values.get(setting.key) else { continue };
+            let (Some(value), Some(given)) = (self.effective(setting), self.held(setting.key)) else { continue };
             fields.insert(field.to_owned(), value.to_json(setting.kind));
             // One by one, so that the one which doesn't fit can be named.
             let alone = Json::Object([(field.to_owned(), fields[field].clone())].into_iter().collect());
             serde_json::from_value::<raw::Config>(alone)
-                .map_err(|error| bad(from, setting.key)(format!("not as Kubernetes wants it: {error}")))?;
+                .map_err(|error| bad(&given.from, setting.key)(format!("not as Kubernetes wants it: {error}")))?;
         }
         serde_json::from_value(Json::Object(fields)).map_err(|error| bad("settings", "raw")(error.to_string()))
     }
@@ -90,6 +91,32 @@ impl Config {
         Ok(podbay_local::Local::at(home).with(options))
     }
 
+    /// The limits that hold in local mode because nothing sets them: the key, and the value as text.
+    #[cfg(target_os = "linux")]
+    pub fn default_limits(&self) -> Vec<(&'static str, String)> {
+        use super::value::Value;
+        let default = podbay_local::default_limits();
+        let memory = default.memory.filter(|_| podbay_local::can_limit_memory());
+        let limits = [
+            ("local.memory", memory),
+            ("local.cpu", None),
+            ("local.processes", default.processes),
+            ("local.descriptors", default.descriptors),
+        ];
+        let unset = limits.into_iter().filter(|(key, _)| self.mode() == "local" && !self.is_set(key));
+        let shown = |(key, limit): (&'static str, Option<u64>)| {
+            let setting = super::setting::find(key)?;
+            Some((key, limit.map_or("unlimited".to_owned(), |limit| Value::Number(limit).shown(setting.kind))))
+        };
+        unset.filter_map(shown).collect()
+    }
+
+    /// The same where there is no local mode.
+    #[cfg(not(target_os = "linux"))]
+    pub fn default_limits(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
     /// How local sandboxes shall be.
     ///
     /// # Errors
@@ -97,8 +124,11 @@ impl Config {
     #[cfg(target_os = "linux")]
     pub fn local(&self) -> Result<podbay_local::Options, ConfigError> {
         use super::value::Value;
-        use podbay_local::{Isolation, Limits, Network, Options, parse_mount};
-        let origin = |key: &str| self.values.get(key).map_or_else(String::new, |(_, from, _)| from.clone());
+        use podbay_local::{Isolation, Limits, Network, Options, default_limits, parse_mount};
+        let default = default_limits();
+        // Set to none is no limit; not set is the default.
+        let limit = |key: &str, default| if self.is_set(key) { self.number(key) } else { default };
+        let origin = |key: &str| self.held(key).map_or_else(String::new, |given| given.from.clone());
         let mount = |text: String| {
             parse_mount(&text).map_err(|error| bad(&origin("local.mounts"), "local.mounts")(error.to_string()))
         };
@@ -112,14 +142,14 @@ impl Config {
             },
             env: self.map("env"),
             limits: Limits {
-                memory: self.number("local.memory"),
+                memory: limit("local.memory", default.memory),
                 cpu: match self.get("local.cpu") {
                     Some(Value::Real(cpu)) => Some(*cpu),
                     _ => None,
                 },
-                processes: self.number("local.processes"),
-                disk: self.number("local.disk"),
-                descriptors: self.number("local.descriptors"),
+                processes: limit("local.processes", default.processes),
+                disk: limit("local.disk", default.disk),
+                descriptors: limit("local.descriptors", default.descriptors),
             },
             isolation: match self.text("local.isolation") {
                 Some("landlock") => Isolation::Landlock,

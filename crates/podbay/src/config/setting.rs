@@ -1,5 +1,7 @@
 //! The table of all settings.
 
+use ProjectPower::{Add, Choose, Lower};
+
 /// What a setting's value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -25,6 +27,46 @@ pub enum Kind {
     Tree,
     /// Names with texts; in the environment `NAME=TEXT`, separated by commas.
     Map,
+    /// A limit of that kind, or `none` (also `unlimited`).
+    Limit(&'static Kind),
+}
+
+impl Kind {
+    /// The kind of value that a limit has; of anything else its own.
+    pub(super) fn of_limit(self) -> Self {
+        match self {
+            Self::Limit(kind) => *kind,
+            kind => kind,
+        }
+    }
+}
+
+/// What a `podbay.toml` that is merely found in the working directory may do with a setting.
+///
+/// A sandbox may have written that file, or a cloned repository brought it. So it may set only what can't reach beyond the
+/// sandbox, and only in the direction that leaves the sandbox with less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProjectPower {
+    /// Nothing. This is what a setting has unless the table says otherwise.
+    Nothing,
+    /// Choose any value.
+    Choose,
+    /// Lower it below what holds otherwise: what the user's own file says, else this (without it, there is no limit).
+    Lower(Option<&'static str>),
+    /// Add to it; nothing that was set elsewhere is replaced or removed.
+    Add,
+}
+
+impl ProjectPower {
+    /// In one word: `no`, `choose`, `lower` or `add`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Nothing => "no",
+            Self::Choose => "choose",
+            Self::Lower(_) => "lower",
+            Self::Add => "add",
+        }
+    }
 }
 
 /// One setting.
@@ -36,6 +78,8 @@ pub struct Setting {
     pub kind: Kind,
     /// What it does, and what holds when it isn't set.
     pub help: &'static str,
+    /// What a settings file found in a project may do with it.
+    pub project: ProjectPower,
 }
 
 impl Setting {
@@ -43,11 +87,18 @@ impl Setting {
     pub fn variable(&self) -> String {
         format!("PODBAY_{}", self.key.to_ascii_uppercase().replace('.', "_"))
     }
+
+    const fn in_project(self, project: ProjectPower) -> Self {
+        Self { project, ..self }
+    }
 }
 
 const fn setting(key: &'static str, kind: Kind, help: &'static str) -> Setting {
-    Setting { key, kind, help }
+    Setting { key, kind, help, project: ProjectPower::Nothing }
 }
+
+const COUNT_LIMIT: Kind = Kind::Limit(&Kind::Count);
+const TIME_LIMIT: Kind = Kind::Limit(&Kind::Time);
 
 /// All settings.
 pub static SETTINGS: &[Setting] = &[
@@ -57,14 +108,16 @@ pub static SETTINGS: &[Setting] = &[
         Kind::Text,
         "where local sandboxes have their directories; the user's runtime directory unless set",
     ),
-    setting("ttl", Kind::Time, "how long a sandbox lives; for ever unless set"),
+    setting("ttl", TIME_LIMIT, "how long a sandbox lives; for ever unless set").in_project(Lower(None)),
+    // The flag that chooses a cluster is read after the project, so the cluster's default bounds it everywhere.
     setting(
         "idle_ttl",
-        Kind::Time,
+        TIME_LIMIT,
         "how long a sandbox may be without use, or none; one day on a cluster and for ever on this machine unless set",
-    ),
+    )
+    .in_project(Lower(Some("1d"))),
     setting("env", Kind::Map, "environment variables of every command"),
-    setting("labels", Kind::Map, "labels of every sandbox"),
+    setting("labels", Kind::Map, "labels of every sandbox").in_project(Add),
     setting(
         "local.workspace",
         Kind::Text,
@@ -81,19 +134,33 @@ pub static SETTINGS: &[Setting] = &[
         Kind::Choice(&["namespaces", "landlock"]),
         "how a sandbox is confined; namespaces unless set",
     ),
-    setting("local.memory", Kind::Size, "how much memory a sandbox may use; no limit unless set"),
-    setting("local.cpu", Kind::Real, "how many processors a sandbox may use, such as 1.5; no limit unless set"),
-    setting("local.processes", Kind::Count, "how many processes and threads a sandbox may have; no limit unless set"),
-    setting("local.disk", Kind::Size, "how much a sandbox may write; 2 GiB of temporary files unless set"),
+    setting(
+        "local.memory",
+        Kind::Limit(&Kind::Size),
+        "how much memory a sandbox may use, where a control group can limit it; half of this machine's unless set",
+    )
+    .in_project(Lower(None)),
+    setting(
+        "local.cpu",
+        Kind::Limit(&Kind::Real),
+        "how many processors a sandbox may use, such as 1.5; no limit unless set",
+    )
+    .in_project(Lower(None)),
+    setting("local.processes", COUNT_LIMIT, "how many processes and threads a sandbox may have; 4096 unless set")
+        .in_project(Lower(Some("4096"))),
+    setting("local.disk", Kind::Size, "how much a sandbox may write; 2 GiB of temporary files unless set")
+        .in_project(Lower(Some("2GiB"))),
     setting(
         "local.descriptors",
-        Kind::Count,
-        "how many descriptors one process may have open; the machine's limit unless set",
-    ),
+        COUNT_LIMIT,
+        "how many descriptors one process may have open; 16384 unless set, or what the machine allows",
+    )
+    .in_project(Lower(Some("16384"))),
     setting("raw.kubeconfig", Kind::Text, "the kubeconfig file; what kubectl would use unless set"),
     setting("raw.context", Kind::Text, "one of its contexts; the current one unless set"),
     setting("raw.namespace", Kind::Text, "the namespace of the sandboxes; the context's unless set"),
-    setting("raw.image", Kind::Text, "the image, which needs a shell and head; python:3.12-slim unless set"),
+    setting("raw.image", Kind::Text, "the image, which needs a shell and head; python:3.12-slim unless set")
+        .in_project(Choose),
     setting(
         "raw.image_pull_policy",
         Kind::Choice(&["Always", "IfNotPresent", "Never"]),
@@ -113,11 +180,12 @@ pub static SETTINGS: &[Setting] = &[
     setting("raw.workdir", Kind::Text, "where commands start, an empty volume; /workspace unless set"),
     setting("raw.command", Kind::List, "what the container runs; a shell that waits unless set"),
     setting("raw.cpu_request", Kind::Text, "processor time that is set aside; 100m unless set"),
-    setting("raw.cpu_limit", Kind::Text, "the most processor time; 1000m unless set"),
+    setting("raw.cpu_limit", Kind::Text, "the most processor time; 1000m unless set").in_project(Lower(Some("1000m"))),
     setting("raw.memory_request", Kind::Text, "memory that is set aside; 256Mi unless set"),
-    setting("raw.memory_limit", Kind::Text, "the most memory; 1Gi unless set"),
+    setting("raw.memory_limit", Kind::Text, "the most memory; 1Gi unless set").in_project(Lower(Some("1Gi"))),
     setting("raw.ephemeral_storage_request", Kind::Text, "disk that is set aside; 256Mi unless set"),
-    setting("raw.ephemeral_storage_limit", Kind::Text, "the most disk, volumes included; 5Gi unless set"),
+    setting("raw.ephemeral_storage_limit", Kind::Text, "the most disk, volumes included; 5Gi unless set")
+        .in_project(Lower(Some("5Gi"))),
     setting(
         "raw.service_account",
         Kind::Text,
@@ -170,9 +238,11 @@ pub static SETTINGS: &[Setting] = &[
     ),
     setting("policy.virtual_mode", Kind::Flag, "paths are relative to policy.root; no unless set"),
     setting("policy.allow_prefixes", Kind::List, "only what lies below these may be changed; everything unless set"),
-    setting("policy.deny_prefixes", Kind::List, "what lies below these may not be changed; nothing unless set"),
+    setting("policy.deny_prefixes", Kind::List, "what lies below these may not be changed; nothing unless set")
+        .in_project(Add),
     setting("policy.rules_for_reads", Kind::Flag, "the prefixes hold for reading too; no unless set"),
-    setting("policy.deny_commands", Kind::List, "commands that may not be run, such as \"rm -rf\"; none unless set"),
+    setting("policy.deny_commands", Kind::List, "commands that may not be run, such as \"rm -rf\"; none unless set")
+        .in_project(Add),
     setting("policy.match", Kind::Choice(&["words", "substring"]), "how command rules are compared; words unless set"),
     setting("audit.file", Kind::Text, "where every operation is recorded, as lines of JSON; nowhere unless set"),
     setting("audit.strict", Kind::Flag, "what can't be recorded isn't done; no unless set"),

@@ -70,6 +70,24 @@ fn bad_values_say_what_would_be_right() {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn limits_hold_unless_they_are_lifted() {
+    let limits = |text: &str| toml(text).unwrap().local().unwrap().limits;
+    let default = podbay_local::default_limits();
+    assert_eq!(limits(""), default);
+    assert!(default.processes.is_some() && default.descriptors.is_some() && default.memory.is_some());
+    for word in ["none", "unlimited"] {
+        let text =
+            format!("[local]\nmemory = {word:?}\nprocesses = {word:?}\ndescriptors = {word:?}\ncpu = {word:?}\n");
+        assert_eq!(limits(&text), podbay_local::Limits::default());
+    }
+    let mut config = toml("ttl = \"1h\"").unwrap();
+    config.set("ttl", "none").unwrap();
+    assert_eq!(config.ttl(), None);
+    assert!(config.set("local.processes", "many").unwrap_err().to_string().contains("or none"));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn every_local_option_can_be_set() {
     let config = toml(
         r#"
@@ -108,7 +126,8 @@ fn every_local_option_can_be_set() {
 fn what_is_shown_hides_what_may_be_secret() {
     let mut config = Config::default();
     config.set("env", "TOKEN=hunter2,B=x").unwrap();
-    assert_eq!(config.entries().next().unwrap(), ("env", "settings", "B=…,TOKEN=…".to_owned()));
+    let entry = config.entries().next().unwrap();
+    assert_eq!((entry.key, entry.from.as_str(), entry.value.as_str()), ("env", "settings", "B=…,TOKEN=…"));
 }
 
 #[test]
@@ -131,7 +150,11 @@ fn the_guide_to_raw_mode_names_every_option_of_it() {
 fn the_documentation_names_every_setting() {
     let page = include_str!("../../../../docs/config.md");
     for setting in SETTINGS {
+        let project = setting.project.as_str().trim_start_matches("no");
         let row = format!("| `{}` | `{}` |", setting.key, setting.variable());
-        assert!(page.contains(&row), "docs/config.md lacks: {row} {} |", setting.help);
+        let line = page.lines().find(|line| line.starts_with(&row));
+        let end = format!("| {project} | {} |", setting.help.replace('|', "\\|"));
+        let end = end.replace("|  |", "| |");
+        assert!(line.is_some_and(|line| line.ends_with(&end)), "docs/config.md lacks: {row} … {end}; it has {line:?}");
     }
 }

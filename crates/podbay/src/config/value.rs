@@ -26,6 +26,8 @@ impl Value {
     pub(super) fn parse(kind: Kind, text: &str) -> Result<Self, String> {
         let parts = || text.split(',').map(str::trim).filter(|part| !part.is_empty());
         match kind {
+            Kind::Limit(_) if matches!(text, "none" | "unlimited") => Ok(Self::None),
+            Kind::Limit(kind) => Self::parse(*kind, text).map_err(|why| format!("{why}, or none")),
             Kind::Text => Ok(Self::Text(text.to_owned())),
             Kind::Choice(words) if words.contains(&text) => Ok(Self::Text(text.to_owned())),
             Kind::Choice(words) => Err(format!("{text:?} isn't one of {}", words.join(", "))),
@@ -71,6 +73,9 @@ impl Value {
             other => Err(format!("a text is wanted in place of {other}")),
         };
         match (kind, value) {
+            (Kind::Limit(_), Json::Null) => Ok(Self::None),
+            (Kind::Limit(_), Json::String(text)) => Self::parse(kind, text),
+            (Kind::Limit(kind), value) => Self::from_json(*kind, value),
             (Kind::Tree, tree) => Ok(Self::Tree(tree.clone())),
             (Kind::List, Json::Array(items)) => items.iter().map(text).collect::<Result<_, _>>().map(Self::List),
             (Kind::Map, Json::Object(table)) => {
@@ -93,6 +98,7 @@ impl Value {
 
     /// As the provider's own configuration has it.
     pub(super) fn to_json(&self, kind: Kind) -> Json {
+        let kind = kind.of_limit();
         match self {
             Self::Text(text) => text.as_str().into(),
             Self::Flag(flag) => (*flag).into(),
@@ -109,9 +115,29 @@ impl Value {
 }
 
 impl Value {
+    /// As [`from_json`](Self::from_json) reads it again.
+    pub(super) fn written(&self, kind: Kind) -> Json {
+        match self {
+            Self::Number(_) if matches!(kind.of_limit(), Kind::Time | Kind::Size) => self.shown(kind).into(),
+            Self::None => "none".into(),
+            other => other.to_json(kind),
+        }
+    }
+
+    /// How much it is, for comparing two values of one setting; texts are quantities of Kubernetes. Nothing where it is
+    /// unlimited or no amount.
+    pub(super) fn amount(&self) -> Option<f64> {
+        match self {
+            Self::Number(number) => Some(*number as f64),
+            Self::Real(number) => Some(*number),
+            Self::Text(text) => quantity(text),
+            _ => None,
+        }
+    }
+
     /// As people would write it.
     pub(super) fn shown(&self, kind: Kind) -> String {
-        let units: &[_] = match kind {
+        let units: &[_] = match kind.of_limit() {
             Kind::Time => &[("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)],
             Kind::Size => &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)],
             _ => &[],
@@ -165,6 +191,33 @@ const SIZES: [(&str, u64); 11] = [
 /// In milliseconds.
 const TIMES: [(&str, u64); 6] =
     [("", 1_000), ("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+
+/// What Kubernetes makes of a quantity
+/// (<https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/>).
+fn quantity(text: &str) -> Option<f64> {
+    const SUFFIXES: [(&str, f64); 16] = [
+        ("Ki", 1024.0),
+        ("Mi", 1_048_576.0),
+        ("Gi", 1_073_741_824.0),
+        ("Ti", 1_099_511_627_776.0),
+        ("Pi", 1_125_899_906_842_624.0),
+        ("Ei", 1_152_921_504_606_846_976.0),
+        ("n", 1e-9),
+        ("u", 1e-6),
+        ("m", 1e-3),
+        ("k", 1e3),
+        ("M", 1e6),
+        ("G", 1e9),
+        ("T", 1e12),
+        ("P", 1e15),
+        ("E", 1e18),
+        ("", 1.0),
+    ];
+    let (number, factor) = SUFFIXES.iter().find_map(|(suffix, factor)| Some((text.strip_suffix(suffix)?, *factor)))?;
+    // Rust also reads "inf" and "nan" as numbers.
+    let plain = number.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'+' | b'-' | b'e' | b'E'));
+    number.parse::<f64>().ok().filter(|number| plain && number.is_finite()).map(|number| number * factor)
+}
 
 fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

@@ -1,17 +1,18 @@
 """Sandboxes for Deep Agents Code: `dcode --sandbox podbay`, and `dcode --sandbox kubernetes`.
 
 dcode finds these classes by the package's entry points. Settings come from where Podbay's always come from (`PODBAY_…`,
-`podbay.toml`; docs/config.md lists them), from the same variables with `DEEPAGENTS_CODE_` before their name or in the
-workspace's `.env`, and from a table of dcode's own configuration:
+settings files; docs/config.md lists them), from the same variables with `DEEPAGENTS_CODE_` before their name, and from
+a table of dcode's own configuration:
 
     [sandboxes.providers.kubernetes]
     class_path = "podbay.dcode:KubernetesProvider"
     params = { image = "python:3.12-slim", namespace = "agents" }
+
+Variables in the workspace's `.env` can only narrow: a sandbox may have written that file (see `dotenv`).
 """
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from deepagents_code.integrations.sandbox_provider import (
@@ -20,9 +21,9 @@ from deepagents_code.integrations.sandbox_provider import (
     SandboxProvider,
     SandboxProviderMetadata,
 )
-from deepagents_code.model_config import resolve_env_var
 
 import podbay
+from podbay.dcode.dotenv import Variables
 from podbay.deepagents import PodbaySandbox
 from podbay.leash import Leash
 
@@ -43,7 +44,7 @@ class PodbayProvider(SandboxProvider):
         """What dcode tells of it. Nothing is opened for this."""
         return SandboxProviderMetadata(
             name=self.name,
-            working_dir=_set("raw.workdir") or _WORKDIR if self._mode() != "local" else _WORKDIR,
+            working_dir=(self._mode() != "local" and Variables.now().setting("raw.workdir")) or _WORKDIR,
             install=SandboxInstallHint(kind="package", name="podbay[deepagents]"),
             backend_module="podbay._native",
         )
@@ -79,12 +80,12 @@ class PodbayProvider(SandboxProvider):
             leash.let_go()
 
     def _mode(self) -> str:
-        return _set("mode") or "local"
+        return Variables.now().setting("mode") or "local"
 
     def _settings(self, params: dict[str, Any]) -> dict[str, Any]:
         params.pop("timeout", None)
         mode = params.pop("mode", None) or self._mode()
-        settings = {key: value for key, value in _environment().items() if key != "mode"}
+        settings = {key: value for key, value in Variables.now().settings().items() if key != "mode"}
         # What the configuration says of a setting replaces the variable, by whichever of its two names.
         for key in [key for key in settings if key in params or key.removeprefix(f"{mode}.") in params]:
             del settings[key]
@@ -99,40 +100,3 @@ class KubernetesProvider(PodbayProvider):
     def _mode(self) -> str:
         mode = super()._mode()
         return "raw" if mode == "local" else mode
-
-
-def _environment() -> dict[str, Any]:
-    """The settings in the workspace's environment, which needn't be this process's."""
-    found = {}
-    for setting in podbay.SETTINGS:
-        text = resolve_env_var(setting.variable)
-        if text is not None:
-            found[setting.key] = _value(setting, text)
-    return found
-
-
-def _set(key: str) -> str | None:
-    variable = next((setting.variable for setting in podbay.SETTINGS if setting.key == key), None)
-    return None if variable is None else resolve_env_var(variable)
-
-
-def _value(setting: podbay.Setting, text: str) -> Any:
-    """What a variable's text means: as in docs/config.md."""
-    try:
-        match setting.kind:
-            case "list":
-                return [item.strip() for item in text.split(",") if item.strip()]
-            case "map":
-                return {name.strip(): value for name, _, value in (item.partition("=") for item in text.split(","))}
-            case "tree":
-                return json.loads(text)
-            case "flag":
-                return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[text.lower()]
-            case "count":
-                return int(text)
-            case "real":
-                return float(text)
-            case _:
-                return text
-    except (ValueError, KeyError):
-        raise podbay.ConfigError(f"{setting.variable}={text!r} isn't a value for {setting.key}") from None

@@ -1,0 +1,139 @@
+"""Which of dcode's variables come from the workspace's `.env`, and what these may do.
+
+dcode loads the nearest `.env` from the workspace upwards, and then the user's own `~/.deepagents/.env`. A sandbox may
+have written the first, or a cloned repository brought it, so its variables have no more power than a project's
+`podbay.toml` (docs/config.md): they only narrow. `resolve_env_var` doesn't tell where a value came from, so this finds
+out.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deepagents_code import config as dcode
+from dotenv import dotenv_values
+
+import podbay
+from podbay._native import settings_of_variables
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_PREFIX = "DEEPAGENTS_CODE_"
+
+# These say where settings, clusters and podbayd are found. Podbay reads them from the process itself.
+_LEADING = (
+    "HOME",
+    "KUBECONFIG",
+    "KUBERNETES_SERVICE_HOST",
+    "KUBERNETES_SERVICE_PORT",
+    "PODBAY_CONFIG",
+    "XDG_CONFIG_HOME",
+    "XDG_RUNTIME_DIR",
+)
+
+
+@dataclass(frozen=True)
+class Variables:
+    """The variables of a workspace, by whose word they hold."""
+
+    trusted: Mapping[str, str]
+    """Of the shell that started dcode, or of the user's own `.env`."""
+
+    project: Mapping[str, str]
+    """Of the workspace's `.env`, or of unknown origin."""
+
+    @classmethod
+    def now(cls) -> Variables:
+        """Those of the workspace that dcode is working for."""
+        own, shell = _own_dotenv(), _shell()
+        every = {**os.environ, **dcode.active_environment()}
+        # The same value from a place that is trusted is as good from any other.
+        trusted = {name: value for name, value in every.items() if value in (shell.get(name), own.get(name))}
+        for name, value in shell.items():
+            trusted.setdefault(name, value)
+        return cls(trusted, {name: value for name, value in every.items() if trusted.get(name) != value})
+
+    def setting(self, key: str) -> str | None:
+        """The text of a setting that is trusted."""
+        return _texts(self.trusted).get(next(known.variable for known in podbay.SETTINGS if known.key == key))
+
+    def settings(self) -> dict[str, Any]:
+        """All settings in these variables. Those of the project only narrow; anything else raises `ConfigError`."""
+        for name in _LEADING:
+            if name in self.project and os.environ.get(name) == self.project[name]:
+                raise podbay.ConfigError(
+                    f"{name} comes from a .env file of the project, which a sandbox may have written, and it decides "
+                    "which files and clusters Podbay trusts: remove it there, and export it before dcode starts if you "
+                    "want it"
+                )
+        leading = {name: self.trusted[name] for name in _LEADING if name in self.trusted}
+        trusted = {**leading, **_texts(self.trusted)}
+        return dict(
+            settings_of_variables(list(trusted.items()), list(_texts(self.project).items()), "a project's .env")
+        )
+
+
+def _texts(variables: Mapping[str, str]) -> dict[str, str]:
+    """The settings by Podbay's names. A variable with dcode's prefix wins, and hides the other when it is empty."""
+    found = {}
+    for setting in podbay.SETTINGS:
+        text = variables.get(_PREFIX + setting.variable, variables.get(setting.variable))
+        if text:
+            found[setting.variable] = text
+    return found
+
+
+def _shell() -> dict[str, str]:
+    """The environment without what dcode has loaded from files."""
+    loaded = getattr(dcode, "_dotenv_loaded_values", None)
+    # A dcode that doesn't say what it loaded: the kernel knows what the process was started with, on Linux.
+    environ = dict(os.environ) if loaded is not None else _at_start()
+    named = {**_nearest_dotenv(), **(loaded or {})}
+    return {name: value for name, value in environ.items() if named.get(name) != value}
+
+
+def _at_start() -> dict[str, str]:
+    try:
+        pairs = Path("/proc/self/environ").read_bytes().split(b"\0")
+    except OSError:
+        return {}
+    split = (os.fsdecode(pair).partition("=") for pair in pairs)
+    return {name: value for name, _, value in split if name}
+
+
+def _own_dotenv() -> dict[str, str]:
+    path = getattr(dcode, "_GLOBAL_DOTENV_PATH", None)
+    return {} if path is None or _is_nearest(Path(path)) else _parsed(Path(path))
+
+
+def _is_nearest(own: Path) -> bool:
+    """Whether the user's own file is at the same time the workspace's."""
+    nearest = _nearest()
+    try:
+        return nearest is not None and nearest.samefile(own)
+    except OSError:
+        return False
+
+
+def _nearest() -> Path | None:
+    here = Path.cwd()
+    candidates = (directory / ".env" for directory in (here, *here.parents))
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _nearest_dotenv() -> dict[str, str]:
+    path = _nearest()
+    return {} if path is None else _parsed(path)
+
+
+def _parsed(path: Path) -> dict[str, str]:
+    """A file's variables as they are written: filled in from others, a project's could pass for the user's."""
+    try:
+        values = dotenv_values(path, interpolate=False, encoding="utf-8")
+    except (OSError, ValueError):
+        return {}
+    return {name: value for name, value in values.items() if value is not None}
