@@ -117,6 +117,15 @@ def test_processes_that_are_spawned_share_sandboxes():
         assert sandbox.read("g").text == "from the child"
 
 
+@pytest.fixture
+def heeds_ctrl_c():
+    """Shells start background jobs with SIGINT ignored, and Python then leaves it ignored: tests under nohup failed."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_ctrl_c_interrupts_a_call_and_stops_the_command(sandbox):
     sandbox.open()
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
@@ -130,6 +139,7 @@ def test_ctrl_c_interrupts_a_call_and_stops_the_command(sandbox):
         time.sleep(0.02)
 
 
+@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_ctrl_c_interrupts_a_stream(sandbox):
     running = sandbox.stream("sleep 100")
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()

@@ -30,7 +30,11 @@ impl Files {
         let dir = place.open_dir()?;
         let real_start = real_path(&dir);
         let veil = view.veil(&dir)?;
+        let workdir = view.workdir_below(&dir);
         let mut walk = Walk::new(dir, &place.shown, Order::Path, &veil, &deadline, cancel)?;
+        if let Some(workdir) = &workdir {
+            walk.begin_with(workdir, |path| pattern.may_match_below(path));
+        }
         let mut matches: Vec<GlobMatch> = Vec::new();
         while let Some(found) = walk.next()? {
             if pattern.matches(&found.path)
@@ -71,8 +75,18 @@ impl Files {
                 walk.enter(&found);
             }
         }
+        if workdir.is_some() {
+            // It came first, out of order.
+            matches.sort_unstable_by(|one, other| sorting(one).cmp(sorting(other)));
+        }
         Ok(GlobOutput { path: place.shown, matches, partial: walk.gaps.into_partial() })
     }
+}
+
+/// The bytes by which walks sort a path: a directory's is followed by a slash in the paths of what it contains.
+fn sorting(found: &GlobMatch) -> impl Iterator<Item = u8> + '_ {
+    let slash = (found.kind == Kind::Dir && !found.is_link).then_some(b'/');
+    found.path.as_bytes().iter().copied().chain(slash)
 }
 
 /// What a link leads to, if that is a file that really lies below the start.

@@ -155,6 +155,13 @@ impl<'a> View<'a> {
         absolute(&self.base).into()
     }
 
+    /// Where the working directory is below an open directory, if it is. Real paths are compared, as walks meet them.
+    pub(crate) fn workdir_below(&self, dir: &OwnedFd) -> Option<Names> {
+        let workdir = self.place(&self.start(), Way { follow: true, parents: false }).ok()?.real().ok()?;
+        let below = workdir.strip_prefix(&real_path(dir).ok()?[..])?;
+        (!below.is_empty()).then(|| below.to_vec())
+    }
+
     /// The names to follow from the root (or from `/`), and the path as results name it.
     fn address(&self, path: &RawPath) -> Result<(Names, RawPath)> {
         let bytes = path.as_bytes();

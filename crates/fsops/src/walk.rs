@@ -64,6 +64,8 @@ pub(crate) struct Walk<'a> {
     skipped: &'static [&'static [u8]],
     steps: u32,
     start: RawPath,
+    /// The directory that was visited out of turn, by its path below the start.
+    visited: Option<Vec<u8>>,
     pub(crate) gaps: Gaps,
     over: bool,
 }
@@ -92,12 +94,37 @@ impl<'a> Walk<'a> {
             skipped,
             steps: 0,
             start: start.clone(),
+            visited: None,
             gaps: Gaps::default(),
             over: false,
         };
         // What can't be read at the very start is an error, not a gap.
         walk.push(Arc::new(dir), Vec::new()).map_err(|error| fault(start, error))?;
         Ok(walk)
+    }
+
+    /// Visits the directory at `below` the start before everything else, so that it has been visited when the time is
+    /// over. `wanted` says of each directory on the way whether this walk would enter it. A directory that can't be entered
+    /// is left for its turn, when what is wrong with it is reported.
+    pub(crate) fn begin_with(&mut self, below: &[Vec<u8>], wanted: impl Fn(&[u8]) -> bool) {
+        let Some(mut dir) = self.levels.first().map(|level| Arc::clone(&level.dir)) else { return };
+        let mut path = Vec::new();
+        for (depth, name) in below.iter().enumerate() {
+            path.extend_from_slice(name);
+            let skipped = depth == 0 && self.skipped.contains(&&name[..]);
+            if skipped || self.veil.covers(&*dir, name, &path) || !wanted(&path) {
+                return;
+            }
+            let access = if depth + 1 == below.len() { OFlags::RDONLY } else { OFlags::PATH };
+            let flags = access | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let Ok(next) = rustix::fs::openat(&*dir, &name[..], flags, Mode::empty()) else { return };
+            dir = Arc::new(next);
+            path.push(b'/');
+        }
+        if self.push(dir, path.clone()).is_ok() {
+            path.pop();
+            self.visited = Some(path);
+        }
     }
 
     /// The next name, or nothing at the end or when the time is over.
@@ -119,7 +146,7 @@ impl<'a> Walk<'a> {
             let name_at = level.prefix.len();
             let dir = Arc::clone(&level.dir);
             let path = [&level.prefix[..], &name[..]].concat();
-            if self.levels.len() == 1 && self.skipped.contains(&&name[..]) || self.veil.covers(&*dir, &name, &path) {
+            if name_at == 0 && self.skipped.contains(&&name[..]) || self.veil.covers(&*dir, &name, &path) {
                 continue;
             }
             return Ok(Some(Found { dir, path, name_at, kind }));
@@ -128,6 +155,9 @@ impl<'a> Walk<'a> {
 
     /// Continues with what is in the directory that was found last.
     pub(crate) fn enter(&mut self, found: &Found) {
+        if self.visited.as_ref() == Some(&found.path) {
+            return;
+        }
         if self.levels.len() >= MAX_DEPTH {
             let path = self.named(&found.path);
             let message = format!("lies more than {MAX_DEPTH} levels below the start: start further down");

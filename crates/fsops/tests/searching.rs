@@ -3,7 +3,7 @@
 
 mod support;
 
-use podbay_fsops::Cancel;
+use podbay_fsops::{Cancel, Settings};
 use podbay_proto::ErrorCode;
 use podbay_proto::files::*;
 use support::{Desk, as_ordinary_user, found, lines, raw};
@@ -191,6 +191,77 @@ fn what_can_t_be_read_is_said() {
         assert_eq!(desk.files.ls(&Ls::new("closed"), &Cancel::new()).unwrap_err().code, ErrorCode::PermissionDenied);
     });
     std::fs::set_permissions(desk.path("closed"), PermissionsExt::from_mode(0o700)).unwrap();
+}
+
+/// A search from `/` walked the host's 150,000 files below /usr first, and ended before it came to the agent's own ones.
+#[test]
+fn the_working_directory_is_searched_first() {
+    let desk = Desk::new();
+    for number in 0..1000 {
+        desk.put(&format!("a/{number:04}"), "needle");
+    }
+    desk.put("h/work/f", "needle");
+    desk.put("h/work/sub/f", "needle");
+    desk.put("h/worker", "needle");
+    desk.link("h/work", "b");
+    // Reached by its own path and through a link, and from a start that was reached through one.
+    for (start, workdir) in [("", "h/work"), ("", "b"), ("b/..", "b")] {
+        let scope = Scope { workdir: Some(raw(desk.path(workdir))), ..Scope::default() };
+        let path = Some(raw(desk.path(start)));
+        let below = if start.is_empty() { "h/work" } else { "work" };
+        let ours = [format!("{below}/f"), format!("{below}/sub/f")];
+        let glob = Glob { path: path.clone(), scope: scope.clone(), ..Glob::new("f") };
+        let grep = Grep { path, scope, ..Grep::new("needle") };
+
+        let late = desk.files.glob(&Glob { budget_ms: 0, ..glob.clone() }, &Cancel::new()).unwrap();
+        assert_eq!(found(&late), ours, "no time, from {start:?} with {workdir:?}");
+        let few = Glob { limit: 2, ..Glob { pattern: "*".into(), ..glob.clone() } };
+        assert_eq!(found(&desk.files.glob(&few, &Cancel::new()).unwrap()), ours, "the limit keeps those");
+        let few = desk.grep(&Grep { max_count: Some(2), ..grep.clone() }).unwrap();
+        let paths: Vec<_> = few.files.iter().map(|file| file.path.to_string()).collect();
+        assert!(paths.iter().zip(&ours).all(|(path, own)| path.ends_with(own)) && paths.len() == 2, "{paths:?}");
+
+        // With time for everything, each file is found once and they are in order.
+        let all = Glob { pattern: "*".into(), directories: true, ..glob.clone() };
+        let plain = Glob { scope: Scope::default(), ..all.clone() };
+        let of = |request: &Glob| found(&desk.files.glob(request, &Cancel::new()).unwrap());
+        assert_eq!(of(&all), of(&plain));
+        let whole = found(&desk.files.glob(&Glob { pattern: "*".into(), ..glob }, &Cancel::new()).unwrap());
+        assert!(whole.is_sorted() && whole.len() == if start.is_empty() { 1003 } else { 3 }, "{}", whole.len());
+        let whole = desk.grep(&grep).unwrap();
+        assert!(whole.files.is_sorted_by(|one, other| one.path.as_bytes() < other.path.as_bytes()));
+        assert_eq!((whole.count, whole.partial), (if start.is_empty() { 1003 } else { 3 }, None));
+    }
+}
+
+/// Going to the working directory first is no way around what a search leaves out.
+#[test]
+fn a_working_directory_that_a_search_leaves_out_isnt_searched_first() {
+    let desk = Desk::with(|path| Settings { hidden: vec![path.join("own")], ..Settings::default() });
+    for dir in ["own/work", "denied/work", ".git/work", "plain/work"] {
+        desk.put(&format!("{dir}/f"), "needle");
+    }
+    for (workdir, pattern, expected) in [
+        ("own/work", "f", &["plain/work/f", ".git/work/f"][..]),
+        ("denied/work", "f", &["plain/work/f", ".git/work/f"]),
+        ("plain/work", "/.git/**", &[".git/work/f"]),
+        (".git/work", "/plain/**", &["plain/work/f"]),
+    ] {
+        let scope = Scope {
+            workdir: Some(raw(desk.path(workdir))),
+            deny_prefixes: vec![raw(desk.path("denied"))],
+            rules_for_reads: true,
+            ..Scope::default()
+        };
+        let path = Some(raw(desk.path("")));
+        let glob = Glob { path: path.clone(), scope: scope.clone(), ..Glob::new(pattern) };
+        let output = desk.files.glob(&glob, &Cancel::new()).unwrap();
+        let mut expected: Vec<_> = expected.iter().map(ToString::to_string).collect();
+        expected.sort();
+        assert_eq!(found(&output), expected, "{workdir} {pattern}");
+        let grep = desk.grep(&Grep { path, scope, ..Grep::new("needle") }).unwrap();
+        assert_eq!(lines(&grep), ["plain/work/f:1:needle"], "{workdir}");
+    }
 }
 
 #[test]

@@ -65,6 +65,8 @@ impl Collector {
                 files.push(file);
             }
         }
+        // The working directory came first, out of order.
+        files.sort_unstable_by(|one, other| one.path.as_bytes().cmp(other.path.as_bytes()));
         (files, count, gaps)
     }
 }

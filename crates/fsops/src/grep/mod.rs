@@ -79,7 +79,11 @@ impl Files {
             Kind::Dir => {
                 let dir = place.open_dir()?;
                 let veil = view.veil(&dir)?;
-                let walk = Walk::new(dir, &place.shown, Order::Path, &veil, &deadline, cancel)?;
+                let workdir = view.workdir_below(&dir);
+                let mut walk = Walk::new(dir, &place.shown, Order::Path, &veil, &deadline, cancel)?;
+                if let Some(workdir) = &workdir {
+                    walk.begin_with(workdir, |path| shared.enters(path, glob.as_ref()));
+                }
                 gaps = shared.tree(walk, &veil, glob.as_ref())?;
             }
             Kind::File => {
@@ -134,6 +138,13 @@ impl Shared<'_> {
         })
     }
 
+    /// Whether the directory at this path below the start is to be searched.
+    fn enters(&self, path: &[u8], glob: Option<&Pattern>) -> bool {
+        let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+        let excluded = self.request.exclude_dirs.iter().any(|excluded| excluded.as_bytes() == name);
+        !excluded && glob.is_none_or(|glob| glob.may_match_below(path))
+    }
+
     /// Gives the files of a tree to the searching threads.
     fn walk(
         &self,
@@ -146,12 +157,7 @@ impl Shared<'_> {
         let mut number = 0;
         while let Some(found) = walk.next()? {
             match found.kind {
-                Kind::Dir => {
-                    let excluded = self.request.exclude_dirs.iter().any(|name| name.as_bytes() == found.name());
-                    if !excluded && glob.is_none_or(|glob| glob.may_match_below(&found.path)) {
-                        walk.enter(&found);
-                    }
-                }
+                Kind::Dir if self.enters(&found.path, glob) => walk.enter(&found),
                 Kind::File if glob.is_none_or(|glob| glob.matches(&found.path)) && veil.opens(&found.path) => {
                     let full =
                         batch.take_if(|batch| batch.files.len() >= BATCH || !Arc::ptr_eq(&batch.dir, &found.dir));

@@ -12,7 +12,8 @@ use crate::{Operation, RawPath};
 /// directories whose name begins with one. `{a,b}` are alternatives. A `..` in the pattern is `invalid_pattern`.
 ///
 /// Found are regular files, and links to regular files that stay below the start. Links to directories aren't entered. A
-/// search from `/` leaves out `/proc`, `/sys` and `/dev`.
+/// search from `/` leaves out `/proc`, `/sys` and `/dev`. A search that starts above the working directory visits that
+/// first, so that its files are found before the time or the limit ends the search.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Glob {

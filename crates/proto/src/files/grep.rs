@@ -8,7 +8,8 @@ use crate::{Operation, RawPath};
 /// Finds lines that contain a literal text. Hidden files are searched, ignore files mean nothing, links aren't followed.
 ///
 /// Files with a NUL byte count as binary and are left out, as is all that isn't a regular file. A search from `/` leaves
-/// out `/proc`, `/sys` and `/dev`. A text with a line break matches nothing.
+/// out `/proc`, `/sys` and `/dev`, and one that starts above the working directory visits that first. A text with a line
+/// break matches nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Grep {
