@@ -1,110 +1,29 @@
-//! What the fuzz targets do with their bytes. The same functions run as property tests in `crates/fsops/tests/fuzz.rs`, so
-//! that every test run tries them a little and a fuzzer can try them for long: `cargo +nightly fuzz run glob`.
+//! What the fuzz targets do with their bytes, one function each.
+//!
+//! `crates/podbay/tests/fuzz` drives them on any compiler: for a moment at every `cargo test`, for as long as one likes by
+//! `cargo xtask fuzz`. libFuzzer, which knows which code an input reaches, needs a nightly one: `cargo +nightly fuzz run glob`.
 
-use podbay_fsops::pattern::{Pattern, Style};
-use podbay_fsops::{Files, Settings};
-use podbay_proto::files::{Edit, Grep, Read, Write};
-use podbay_proto::message::{HeadReader, decode_head, encode_head};
-use podbay_proto::{ErrorCode, RawPath};
+mod commands;
+mod files;
+mod messages;
+mod settings;
 
-/// A pattern and a path, with a NUL between them.
-///
-/// # Panics
-/// When a path matches below a directory that was said not to be worth entering.
-pub fn glob(data: &[u8]) {
-    let mut parts = data.splitn(2, |&byte| byte == 0);
-    let (pattern, path) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    // Below a start, no name is empty.
-    if path.split(|&byte| byte == b'/').any(<[u8]>::is_empty) {
-        return;
-    }
-    for style in [Style::default(), Style { dots: true, whole_path: true }] {
-        let Ok(pattern) = Pattern::new(&RawPath::from(pattern), style) else { continue };
-        if !pattern.matches(path) {
-            continue;
-        }
-        for (at, _) in path.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
-            assert!(pattern.may_match_below(&path[..at]), "{pattern:?} matches {path:?} and yet wouldn't enter");
-        }
-    }
-}
+pub use commands::command;
+pub use files::{edit, glob};
+pub use messages::{answer, head, path, record};
+pub use settings::settings;
 
-/// A message from the other side, in two pieces.
-///
-/// # Panics
-/// When the pieces give something else than the whole.
-pub fn head(data: &[u8]) {
-    let whole = HeadReader::default().push(data);
-    let (one, other) = data.split_at(data.len() / 2);
-    let mut reader = HeadReader::default();
-    let pieces = match reader.push(one) {
-        Ok(None) => reader.push(other),
-        Ok(Some((head, payload))) => Ok(Some((head, [&payload[..], other].concat().into()))),
-        error => error,
-    };
-    assert_eq!(whole, pieces);
-    if let Ok(Some((head, _))) = whole {
-        // Whatever it is, it is understood or refused.
-        let _ = decode_head::<Read>(&head);
-        let _ = decode_head::<Grep>(&head);
-        if let Ok(request) = decode_head::<Write>(&head) {
-            let again = encode_head(&request).expect("what was read can be written");
-            assert_eq!(decode_head::<Write>(&again[4..]).expect("and read again"), request);
-        }
-    }
-}
+/// A target: its name, its function, and pieces of which its input is likely to be made.
+pub type Target = (&'static str, fn(&[u8]), &'static [&'static str]);
 
-/// A path as JSON, and as bytes.
-///
-/// # Panics
-/// When a path changes on its way through JSON.
-pub fn path(data: &[u8]) {
-    let paths = [Some(RawPath::from(data)), serde_json::from_slice(data).ok()];
-    for path in paths.into_iter().flatten() {
-        let json = serde_json::to_vec(&path).expect("every path has a JSON form");
-        assert_eq!(serde_json::from_slice::<RawPath>(&json).expect("which is read again"), path);
-    }
-}
-
-/// A file, an old and a new text, with NULs between them.
-///
-/// # Panics
-/// When the edit differs from the plain way to do it.
-pub fn edit(data: &[u8]) {
-    let mut parts = data.splitn(3, |&byte| byte == 0);
-    let mut part = || parts.next().unwrap_or_default();
-    let (content, old, new) = (part(), part(), part());
-    let dir = std::env::temp_dir();
-    let file = dir.join(format!("podbay-fuzz-{}-{:?}", std::process::id(), std::thread::current().id()));
-    std::fs::write(&file, content).expect("a temporary file");
-    let files = Files::new(Settings::default());
-    for replace_all in [false, true] {
-        let (request, payload) = Edit::new(std::os::unix::ffi::OsStrExt::as_bytes(file.as_os_str()), old, new);
-        let outcome = files.edit(&Edit { replace_all, ..request }, &payload);
-        let now = std::fs::read(&file).expect("the file is still there");
-        let texts = [content, old, new].map(|text| std::str::from_utf8(text).ok());
-        match (outcome, texts) {
-            (Ok(output), [Some(content), Some(old), Some(new)]) => {
-                let forms = [
-                    (old.to_owned(), new.to_owned()),
-                    (crlf(old), crlf(new)),
-                    (old.replace("\r\n", "\n"), new.replace("\r\n", "\n")),
-                ];
-                let (old, new) = forms.iter().find(|(old, _)| content.contains(old)).expect("a form that occurs");
-                assert_eq!(String::from_utf8_lossy(&now), content.replace(old, new));
-                assert_eq!(output.occurrences, content.matches(old.as_str()).count() as u64);
-                std::fs::write(&file, content).expect("a temporary file");
-            }
-            (Ok(_), _) => panic!("something that isn't text was edited"),
-            (Err(error), _) => {
-                assert_ne!(error.code, ErrorCode::Internal, "{error}");
-                assert_eq!(now, content, "a failed edit changed the file");
-            }
-        }
-    }
-    std::fs::remove_file(&file).expect("the temporary file goes");
-}
-
-fn crlf(text: &str) -> String {
-    text.replace("\r\n", "\n").replace('\n', "\r\n")
-}
+/// All of them.
+pub const TARGETS: &[Target] = &[
+    ("glob", glob, files::PATTERNS),
+    ("edit", edit, files::TEXTS),
+    ("head", head, messages::JSON),
+    ("answer", answer, messages::JSON),
+    ("record", record, messages::RECORDS),
+    ("path", path, messages::PATHS),
+    ("settings", settings, settings::TOML),
+    ("command", command, commands::SHELL),
+];

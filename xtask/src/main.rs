@@ -2,9 +2,15 @@
 
 mod bench;
 mod cluster;
+mod dependencies;
+mod fuzz;
 mod python;
+mod security;
+mod summary;
 mod test;
 mod tools;
+
+use std::process::ExitCode;
 
 use clap::Parser;
 
@@ -14,6 +20,10 @@ use clap::Parser;
 enum Command {
     /// Runs every check and test, after installing what they need.
     Test(test::Options),
+    /// Feeds random input to the parsers of hostile input.
+    Fuzz(fuzz::Options),
+    /// Attacks sandboxes of every kind and writes the results into docs/security-tests.md.
+    SecurityTests,
     /// Measures, both sides in one run.
     Bench(bench::Options),
     /// Starts, shows and ends real Kubernetes clusters for tests.
@@ -21,10 +31,19 @@ enum Command {
     Cluster(cluster::Action),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Command::parse() {
-        Command::Test(options) => test::run(&options),
+fn main() -> ExitCode {
+    let outcome = match Command::parse() {
+        Command::Test(options) => return test::run(&options),
+        Command::Fuzz(options) => fuzz::run(&options),
+        Command::SecurityTests => security::run(),
         Command::Bench(options) => bench::run(&options),
         Command::Cluster(action) => cluster::run(action),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tools::say(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
     }
 }

@@ -6,7 +6,8 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use rig::{Cache, Cluster};
 
-use crate::tools::{root, run, say};
+use crate::summary::Part;
+use crate::tools::{root, run, run_tests, say};
 
 /// What checks, builds and tests the package. Pinned: a newer linter mustn't break an old commit.
 const TOOLS: [&str; 12] = [
@@ -73,18 +74,38 @@ pub fn with_deepagents() -> Result<PathBuf> {
 }
 
 /// Style and types.
-pub fn lint() -> Result<()> {
-    let environment = Environment::ready()?;
-    run(environment.program("ruff").args(["check", "."]))?;
-    run(environment.program("ruff").args(["format", "--check", "."]))?;
-    run(&mut environment.program("mypy"))
+pub fn lint(results: &mut Part) {
+    let environment = match Environment::ready() {
+        Ok(environment) => environment,
+        Err(error) => return results.fail(format!("no Python environment: {error:#}")),
+    };
+    results.check("ruff check", run(environment.program("ruff").args(["check", "."])));
+    results.check("ruff format", run(environment.program("ruff").args(["format", "--check", "."])));
+    results.check("mypy", run(&mut environment.program("mypy")));
 }
 
 /// Builds the wheel, installs it and runs the tests on what was installed; with a cluster also those that need one.
-pub fn test(cluster: Option<&Cluster>) -> Result<()> {
-    let environment = Environment::ready()?;
-    let wheel = build(&environment, "dev")?;
-    environment.install(&wheel)?;
+pub fn test(cluster: Option<&Cluster>, results: &mut Part) {
+    let installed = || -> Result<(Environment, PathBuf, Command)> {
+        let environment = Environment::ready()?;
+        let wheel = build(&environment, "dev")?;
+        environment.install(&wheel)?;
+        let pytest = pytest(&environment, cluster)?;
+        Ok((environment, wheel, pytest))
+    };
+    let (environment, wheel, mut pytest) = match installed() {
+        Ok(installed) => installed,
+        // Without the wheel there is nothing to test.
+        Err(error) => return results.fail(format!("the wheel: {error:#}")),
+    };
+    let (heard, outcome) = run_tests(&mut pytest);
+    results.add(heard, outcome);
+    let matrix = run(environment.program("python").arg("tests/deepagents/matrix.py").arg(&wheel));
+    results.check("versions of Deep Agents (matrix.py)", matrix);
+}
+
+/// pytest, ready to run.
+fn pytest(environment: &Environment, cluster: Option<&Cluster>) -> Result<Command> {
     let tests = package().join("tests");
     let mut pytest = environment.program("pytest");
     // From the tests' directory, so that nothing imports the source tree in place of the wheel.
@@ -99,8 +120,7 @@ pub fn test(cluster: Option<&Cluster>) -> Result<()> {
         // Only what needs rights in all namespaces has them.
         pytest.env("WIDE_KUBECONFIG", account("python-wide-kubeconfig", "roles-everywhere.yaml")?);
     }
-    run(&mut pytest)?;
-    run(environment.program("python").arg("tests/deepagents/matrix.py").arg(&wheel))
+    Ok(pytest)
 }
 
 /// What measures the package beside others: it needs a KUBECONFIG.

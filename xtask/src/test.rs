@@ -1,14 +1,15 @@
 //! `cargo xtask test`: every check and every test.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use rig::packages::Need;
 
-use crate::python;
+use crate::summary::{self, Part as Results};
 use crate::tools::{self, cargo, everything_is_required, say};
+use crate::{dependencies, fuzz, python};
 
 /// What tests call that a bare machine may lack.
 const NEEDS: &[Need] = &[Need::program("procps", "ps"), Need::program("util-linux", "unshare")];
@@ -25,80 +26,73 @@ pub struct Options {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// Formatting, clippy and documentation.
+    /// Formatting, clippy, documentation and the licences and sources of dependencies.
     Lint,
     /// The tests.
     Tests,
+    /// The parsers of hostile input, with random input.
+    Fuzz,
     /// The Python package: style, types and tests.
     Python,
 }
 
-/// Runs all parts, or one.
-pub fn run(options: &Options) -> Result<()> {
-    let begun = Instant::now();
-    let mut left_out = Vec::new();
-    let parts = options.part.map_or_else(|| vec![Part::Lint, Part::Tests, Part::Python], |part| vec![part]);
-    for part in parts {
-        match part {
-            Part::Lint => lint()?,
-            Part::Tests => tests(options, &mut left_out)?,
-            Part::Python => python(options, &mut left_out)?,
+/// Runs all parts, or one, and sums up. What fails keeps nothing else from running.
+pub fn run(options: &Options) -> ExitCode {
+    let done = match options.part {
+        Some(Part::Lint) => vec![lint()],
+        Some(Part::Tests) => vec![tests(options)],
+        Some(Part::Fuzz) => vec![fuzz::part()],
+        Some(Part::Python) => vec![python(options)],
+        None => {
+            let (lint, tests) = (lint(), tests(options));
+            // The Python tests mostly wait, so the fuzz targets, which are nice, take what they leave of the processor.
+            let (fuzz, python) = std::thread::scope(|scope| {
+                let fuzz = scope.spawn(fuzz::part);
+                let python = python(options);
+                (fuzz.join(), python)
+            });
+            let fuzz = fuzz.unwrap_or_else(|_| {
+                let mut results = Results::begin("fuzz");
+                results.fail("the driver panicked".to_owned());
+                results
+            });
+            vec![lint, tests, fuzz, python]
         }
-    }
-    let minutes = begun.elapsed().as_secs_f64() / 60.0;
-    let left_out = match left_out.as_slice() {
-        [] => "nothing was left out".to_owned(),
-        some => format!("left out: {}", some.join("; ")),
     };
-    say(&format!("all passed in {minutes:.1} minutes; {left_out}"));
-    Ok(())
+    print!("{}", summary::table(&done));
+    if summary::any_failed(&done) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-fn lint() -> Result<()> {
-    tools::run(cargo().args(["fmt", "--all", "--check"]))?;
-    tools::run(cargo().args([
-        "clippy",
-        "--quiet",
-        "--workspace",
-        "--all-features",
-        "--all-targets",
-        "--",
-        "-D",
-        "warnings",
-    ]))?;
-    tools::run(
-        cargo()
-            .args(["doc", "--quiet", "--workspace", "--all-features", "--no-deps"])
-            .env("RUSTDOCFLAGS", "-D warnings"),
-    )
+fn lint() -> Results {
+    let mut results = Results::begin("lint");
+    results.check("formatting", tools::run(cargo().args(["fmt", "--all", "--check"])));
+    let clippy = ["clippy", "--quiet", "--workspace", "--all-features", "--all-targets", "--", "-D", "warnings"];
+    results.check("clippy", tools::run(cargo().args(clippy)));
+    let mut doc = cargo();
+    doc.args(["doc", "--quiet", "--workspace", "--all-features", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
+    results.check("documentation", tools::run(&mut doc));
+    dependencies::check(&mut results);
+    results.end()
 }
 
-/// What isn't met is left out, and said so, unless everything is required.
-fn need(left_out: &mut Vec<String>, what: &str, met: Result<()>) -> Result<()> {
-    match met {
-        Err(error) if everything_is_required() => Err(error.context(format!("PODBAY_REQUIRE=all, and {what}"))),
-        Err(error) => {
-            say(&format!("{what}: {error:#}"));
-            left_out.push(what.to_owned());
-            Ok(())
-        }
-        Ok(()) => Ok(()),
+/// Notes what can't run here. Where everything is required, that is a failure. Whether it can run.
+fn need(results: &mut Results, what: &str, met: Result<()>) -> bool {
+    let Err(error) = met else { return true };
+    say(&format!("{what}: {error:#}"));
+    match everything_is_required() {
+        true => results.fail(format!("{what}: {error:#} (PODBAY_REQUIRE=all)")),
+        false => results.leave_out(format!("{what}: {error:#}")),
     }
+    false
 }
 
-fn python(options: &Options, left_out: &mut Vec<String>) -> Result<()> {
-    python::lint()?;
-    let available = rig::available().map_err(|reason| anyhow::anyhow!("{reason}"));
-    if options.no_cluster || available.is_err() {
-        if !options.no_cluster {
-            need(left_out, "the Python package's tests on a cluster are left out", available)?;
-        }
-        return python::test(None);
+/// Whether tests on a cluster are wanted and can run.
+fn with_cluster(options: &Options, results: &mut Results) -> bool {
+    if options.no_cluster {
+        results.leave_out("tests on a cluster: --no-cluster".to_owned());
+        return false;
     }
-    let name = cluster_name();
-    let tested = rig::Cluster::up(&name, &BTreeSet::new()).and_then(|cluster| python::test(Some(&cluster)));
-    rig::Cluster::down(&name).context("the test cluster can't be taken down")?;
-    tested
+    need(results, "tests on a cluster", rig::available().map_err(|reason| anyhow::anyhow!("{reason}")))
 }
 
 /// The cluster of the tests, which is taken down after them.
@@ -106,7 +100,14 @@ fn cluster_name() -> String {
     std::env::var("PODBAY_RIG_NAME").unwrap_or_else(|_| rig::DEFAULT_NAME.to_owned())
 }
 
-fn tests(options: &Options, left_out: &mut Vec<String>) -> Result<()> {
+fn take_down(results: &mut Results) {
+    if let Err(error) = rig::Cluster::down(&cluster_name()) {
+        results.fail(format!("the test cluster can't be taken down: {error:#}"));
+    }
+}
+
+fn tests(options: &Options) -> Results {
+    let mut results = Results::begin("tests");
     let mut test = cargo();
     // Some tests do more of the same when there is time for it.
     test.env("PODBAY_LONG", "1");
@@ -116,24 +117,35 @@ fn tests(options: &Options, left_out: &mut Vec<String>) -> Result<()> {
         test.env("RUST_TEST_THREADS", (2 * cores).to_string());
     }
     test.args(["test", "--workspace", "--all-features", "--no-fail-fast"]);
-    let mut need = |what: &str, met: Result<()>| need(left_out, what, met);
-    need("some Debian packages are missing", rig::packages::ensure(NEEDS))?;
+    need(&mut results, "tests that need more Debian packages", rig::packages::ensure(NEEDS));
     let python = python::with_deepagents().map(|python| {
         test.env("PODBAY_PYTHON", python);
     });
-    need("comparisons with the Deep Agents SDK are left out", python)?;
-    let cluster = !options.no_cluster;
+    need(&mut results, "comparisons with the Deep Agents SDK", python);
+    let cluster = with_cluster(options, &mut results);
     if cluster {
-        let available = rig::available().map_err(|reason| anyhow::anyhow!("{reason}"));
-        let can = available.is_ok();
-        need("tests on a cluster are left out", available)?;
-        if can {
-            test.env("PODBAY_RIG", "1");
+        test.env("PODBAY_RIG", "1");
+    }
+    let (heard, outcome) = tools::run_tests(&mut test);
+    results.add(heard, outcome);
+    if cluster {
+        take_down(&mut results);
+    }
+    results.end()
+}
+
+fn python(options: &Options) -> Results {
+    let mut results = Results::begin("python");
+    python::lint(&mut results);
+    match with_cluster(options, &mut results) {
+        false => python::test(None, &mut results),
+        true => {
+            match rig::Cluster::up(&cluster_name(), &BTreeSet::new()).context("the test cluster doesn't start") {
+                Ok(cluster) => python::test(Some(&cluster), &mut results),
+                Err(error) => results.fail(format!("{error:#}")),
+            }
+            take_down(&mut results);
         }
     }
-    let tested = tools::run(&mut test);
-    if cluster {
-        rig::Cluster::down(&cluster_name()).context("the test cluster can't be taken down")?;
-    }
-    tested
+    results.end()
 }

@@ -1,9 +1,12 @@
 //! What tests and benchmarks need beside Rust: installed when missing, cached outside the repository.
 
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+
+use crate::summary::Heard;
 
 /// Whether nothing may be left out.
 pub fn everything_is_required() -> bool {
@@ -15,12 +18,52 @@ pub fn say(line: &str) {
     eprintln!("xtask: {line}");
 }
 
+/// The command as one would type it.
+fn typed(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
 /// Runs a command, its output on ours.
 pub fn run(command: &mut Command) -> Result<()> {
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let line = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    let line = typed(command);
     say(&line);
     let status = command.status().with_context(|| format!("can't run: {line}"))?;
+    if !status.success() {
+        bail!("failed ({status}): {line}");
+    }
+    Ok(())
+}
+
+/// Runs tests: their output goes to ours as it comes, and what it says of passed and failed tests is heard.
+pub fn run_tests(command: &mut Command) -> (Heard, Result<()>) {
+    let mut heard = Heard::default();
+    let outcome = listen(command, &mut heard);
+    (heard, outcome)
+}
+
+fn listen(command: &mut Command, heard: &mut Heard) -> Result<()> {
+    let line = typed(command);
+    say(&line);
+    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("can't run: {line}"))?;
+    let mut output = child.stdout.take().context("the output can't be read")?;
+    let (mut piece, mut unfinished) = ([0; 8192], Vec::new());
+    loop {
+        let length = output.read(&mut piece).context("the output can't be read")?;
+        if length == 0 {
+            break;
+        }
+        let mut screen = std::io::stdout().lock();
+        // Whoever started this may not want to see it; the tests go on.
+        let _ = screen.write_all(&piece[..length]).and_then(|()| screen.flush());
+        unfinished.extend_from_slice(&piece[..length]);
+        while let Some(end) = unfinished.iter().position(|&byte| byte == b'\n') {
+            let whole: Vec<u8> = unfinished.drain(..=end).collect();
+            heard.line(&String::from_utf8_lossy(&whole));
+        }
+    }
+    heard.line(&String::from_utf8_lossy(&unfinished));
+    let status = child.wait()?;
     if !status.success() {
         bail!("failed ({status}): {line}");
     }

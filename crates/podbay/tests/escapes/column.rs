@@ -1,0 +1,161 @@
+//! One column of the table: all attacks in one place, in a process of that place's user.
+
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::attack::{Attack, table};
+use crate::bait::CANARY;
+use crate::place::{Kind, Place};
+use crate::site::{Fault, Site};
+
+/// Whom root becomes for the columns of an ordinary user.
+const NOBODY: u32 = 65_534;
+
+/// How many attacks run at once: many wait, for time-outs and for pods to start.
+const AT_ONCE: usize = 4;
+
+/// How an attack went in a place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Outcome {
+    /// The attacker got nothing.
+    Held,
+    /// It works, which is known and documented: why.
+    Open(String),
+    /// What the attacker got.
+    Got(String),
+}
+
+/// All results of one place.
+pub(crate) struct Column {
+    pub(crate) place: Place,
+    pub(crate) results: Vec<(String, Outcome)>,
+    /// Why it couldn't run, or not to its end.
+    pub(crate) absent: Option<String>,
+    /// Whether that is a failure.
+    pub(crate) broken: bool,
+}
+
+impl Column {
+    pub(crate) fn failures(&self) -> Vec<String> {
+        let mut failed: Vec<String> = self
+            .results
+            .iter()
+            .filter_map(|(id, outcome)| match outcome {
+                Outcome::Got(loot) => Some(format!("{id} ({}): {loot}", self.place.name())),
+                _ => None,
+            })
+            .collect();
+        failed.extend(self.absent.iter().filter(|_| self.broken).map(|why| format!("{}: {why}", self.place.name())));
+        failed
+    }
+
+    fn absent(place: Place, why: impl Into<String>) -> Self {
+        let why = why.into();
+        println!("left out: {}: {why}", place.name());
+        let broken = std::env::var_os("PODBAY_REQUIRE").is_some_and(|value| value == "all");
+        Self { place, results: Vec::new(), absent: Some(why), broken }
+    }
+}
+
+/// Starts a process for the place and collects what it says.
+pub(crate) fn start(place: Place, filters: &[&str]) -> Column {
+    let root = rustix::process::geteuid().is_root();
+    match place.kind {
+        Kind::Pod if std::env::var_os("PODBAY_RIG").is_none() => {
+            return Column::absent(place, "no cluster: PODBAY_RIG isn't set");
+        }
+        Kind::Namespaces | Kind::Landlock if place.root && !root => return Column::absent(place, "this isn't root"),
+        Kind::Namespaces if podbay::local::probe().isolation != Some(podbay::local::Isolation::Namespaces) => {
+            return Column::absent(place, "this machine gives no user namespaces");
+        }
+        _ => {}
+    }
+    // The ordinary user must be able to read the binary and what is made here. Sockets have short paths.
+    let open = Permissions::from_mode(0o755);
+    let home = tempfile::Builder::new().prefix("pb-").permissions(open).tempdir_in("/tmp").unwrap();
+    let (binary, scratch) = (home.path().join("escapes"), home.path().join("s"));
+    fs::copy(std::env::current_exe().unwrap(), &binary).unwrap();
+    fs::create_dir(&scratch).unwrap();
+    let mut command = Command::new(&binary);
+    command.args(["--column", place.name()]).arg(&scratch).args(filters).current_dir(&scratch);
+    command.env(CANARY, format!("canary-{:x}", std::process::id())).stdin(Stdio::null()).stdout(Stdio::piped());
+    if root && !place.root && place.kind != Kind::Pod {
+        chown(&scratch, Some(NOBODY), Some(NOBODY)).unwrap();
+        command.uid(NOBODY).gid(NOBODY).env("HOME", &scratch);
+    }
+    let begun = Instant::now();
+    let mut child = command.spawn().unwrap();
+    let mut column = Column { place, results: Vec::new(), absent: None, broken: false };
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        let line = line.unwrap();
+        let Ok((id, outcome, took)) = serde_json::from_str::<(String, Outcome, Duration)>(&line) else {
+            println!("{line}");
+            continue;
+        };
+        let said = match &outcome {
+            Outcome::Held => "ok".to_owned(),
+            Outcome::Open(why) => format!("open: {why}"),
+            Outcome::Got(loot) => format!("FAILED: {loot}"),
+        };
+        println!("{id} ({}) ... {said} {:.1} s", place.name(), took.as_secs_f64());
+        column.results.push((id, outcome));
+    }
+    let status = child.wait().unwrap();
+    println!("{}: {} attacks in {:.1} s", place.name(), column.results.len(), begun.elapsed().as_secs_f64());
+    if status.code() == Some(ABSENT.into()) {
+        return Column::absent(place, "there is no cluster");
+    }
+    if !status.success() {
+        column.absent = Some(format!("the attacks ended early: {status}"));
+        column.broken = true;
+    }
+    column
+}
+
+/// What a process of a column exits with when its place isn't there.
+const ABSENT: u8 = 77;
+
+/// Runs the attacks, in the process of the place's user. Each result is a line.
+pub(crate) fn run(place: Place, scratch: &Path, filters: &[&str]) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let applies = |attack: &Attack| attack.places.contains(&place.kind);
+    let wanted = |attack: &Attack| filters.is_empty() || filters.iter().any(|filter| attack.id.contains(filter));
+    let attacks: Vec<Attack> = table().into_iter().filter(|attack| applies(attack) && wanted(attack)).collect();
+    runtime.block_on(async {
+        let site = match Site::open(place, scratch.to_owned()).await {
+            Ok(Some(site)) => Arc::new(site),
+            Ok(None) => return ExitCode::from(ABSENT),
+            Err(why) => panic!("{why}"),
+        };
+        let (mut waiting, mut running) = (attacks.into_iter(), tokio::task::JoinSet::new());
+        loop {
+            while running.len() < AT_ONCE
+                && let Some(attack) = waiting.next()
+            {
+                let site = Arc::clone(&site);
+                running.spawn(async move {
+                    let begun = Instant::now();
+                    let verdict = site.attack(&attack).await;
+                    let known = attack.open.iter().find(|(kind, _)| *kind == place.kind);
+                    let outcome = match (verdict, known) {
+                        (Ok(()), _) => Outcome::Held,
+                        (Err(Fault::Got(_)), Some((_, why))) => Outcome::Open((*why).to_owned()),
+                        (Err(Fault::Got(what) | Fault::Broken(what)), _) => Outcome::Got(what),
+                    };
+                    (attack.id, outcome, begun.elapsed())
+                });
+            }
+            let Some(done) = running.join_next().await else { break };
+            println!("{}", serde_json::to_string(&done.unwrap()).unwrap());
+        }
+        ExitCode::SUCCESS
+    })
+}

@@ -1,0 +1,65 @@
+//! Attacks on the machine.
+
+use crate::attack::{Attack, Class::HostDenial, Pending, around, inside};
+use crate::place::Kind;
+use crate::site::Site;
+
+pub(crate) const ATTACKS: &[Attack] = &[
+    inside("stop-the-machine", HostDenial, "Reboot, swap, clock, host name, accounting", MACHINE, &[]),
+    inside(
+        "take-the-processor",
+        HostDenial,
+        "Real-time scheduling, a negative nice value, real-time disk access",
+        PRIORITY,
+        &[],
+    ),
+    around("fork-bomb", HostDenial, "Processes without end, against a limit of 64", fork_bomb)
+        .only(&[Kind::Namespaces]),
+];
+
+const MACHINE: &str = r#"
+# Wrong magic numbers and wild addresses: a kernel that lets these through answers EINVAL or EFAULT, and does nothing.
+reaches("reboot", "reboot", 0, 0, 0, 0)
+reaches("swapon", "swapon", WILD, 0)
+reaches("swapoff", "swapoff", WILD)
+reaches("acct", "acct", WILD)
+reaches("settimeofday", "settimeofday", WILD, 0)
+reaches("clock_settime", "clock_settime", 0, WILD)
+reaches("sethostname", "sethostname", WILD, 1)
+"#;
+
+const PRIORITY: &str = r#"
+attempt("nice", lambda: os.nice(-5))
+attempt("FIFO", lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50)))
+attempt("real-time disk access", lambda: call("ioprio_set", 1, 0, 1 << 13))
+"#;
+
+fn fork_bomb(site: &Site) -> Pending<'_> {
+    Box::pin(async {
+        let limits = podbay::local::Limits { processes: Some(64), ..Default::default() };
+        let local = site.local(podbay::local::Options { limits, ..Default::default() })?;
+        let made = crate::site::make(&local).await?;
+        let program = r#"
+children = []
+try:
+    while len(children) < 2000:
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+        children.append(child)
+except OSError:
+    pass
+for child in children:
+    os.kill(child, signal.SIGKILL)
+if len(children) > 64:
+    loot.append("%d processes" % len(children))
+"#;
+        let loot = site.loot(&made.sandbox, program).await;
+        crate::sandbox_denial::works(&made.sandbox).await?;
+        podbay::provider::Provider::delete(&local, &made.id).await.map_err(|error| error.to_string())?;
+        match loot?.as_slice() {
+            [] => Ok(()),
+            loot => Err(loot.join(", ")),
+        }
+    })
+}

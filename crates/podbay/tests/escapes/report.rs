@@ -1,0 +1,133 @@
+//! docs/security-tests.md: written from a run, and compared with the table at every other one. SECURITY.md, which refers to
+//! rows by name, is compared too.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use crate::attack::{Attack, table};
+use crate::column::{Column, Outcome};
+use crate::place::PLACES;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Writes the results of a whole run.
+pub(crate) fn write(file: &Path, columns: &[Column]) {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let kernel = kernel.split('.').take(2).collect::<Vec<_>>().join(".");
+    let mut text = String::from(
+        "# Security tests\n\n\
+         Written by `cargo xtask security-tests`; don't edit. Each row is an attack from inside a sandbox\n\
+         (`crates/podbay/tests/escapes`), run on every provider, isolation and user by `cargo xtask test`. What the classes mean,\n\
+         and what isn't protected: [SECURITY.md](../SECURITY.md).\n\n",
+    );
+    let _ = writeln!(
+        text,
+        "This run: Linux {kernel}, {}. ✓: the attacker got nothing. open: it works, as noted below the table. –: it\nmakes no sense there. ?: not tried in this run.\n",
+        std::env::consts::ARCH
+    );
+    let mut notes = Vec::new();
+    let mut class = None;
+    for attack in table() {
+        if class != Some(attack.class) {
+            class = Some(attack.class);
+            let names = PLACES.map(crate::place::Place::name).join(" | ");
+            let _ = writeln!(
+                text,
+                "\n## {}\n\n| attack | {names} |\n|---|{}",
+                attack.class.title(),
+                "---|".repeat(PLACES.len())
+            );
+        }
+        let cells = PLACES.map(|place| {
+            let column = columns.iter().find(|column| column.place == place);
+            match column.and_then(|column| column.results.iter().find(|(id, _)| id == attack.id)) {
+                _ if !attack.places.contains(&place.kind) => "–".to_owned(),
+                None => "?".to_owned(),
+                Some((_, Outcome::Held)) => "✓".to_owned(),
+                Some((_, Outcome::Got(_))) => "**broken**".to_owned(),
+                Some((_, Outcome::Open(why))) => {
+                    let note = format!("`{}`: {why}.", attack.id);
+                    if !notes.contains(&note) {
+                        notes.push(note);
+                    }
+                    "open".to_owned()
+                }
+            }
+        });
+        let _ = writeln!(text, "| {} | {} |", title(&attack), cells.join(" | "));
+    }
+    if !notes.is_empty() {
+        let _ = writeln!(text, "\n## What is open\n\n- {}", notes.join("\n- "));
+    }
+    std::fs::write(file, text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+}
+
+fn title(attack: &Attack) -> String {
+    format!("`{}`: {}", attack.id, attack.story)
+}
+
+/// What the documents say wrongly about the table.
+pub(crate) fn check() -> Vec<String> {
+    let read = |name: &str| {
+        std::fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name} can't be read: {error}"))
+    };
+    let (results, policy) = (read("docs/security-tests.md"), read("SECURITY.md"));
+    let table = table();
+    let mut wrong = Vec::new();
+    let listed: Vec<&str> = results.lines().filter(|line| line.starts_with("| `")).collect();
+    for attack in &table {
+        if table.iter().filter(|other| other.id == attack.id).count() > 1 {
+            wrong.push(format!("two attacks are called {}", attack.id));
+        }
+        if !listed.iter().any(|line| line.starts_with(&format!("| {} |", title(attack)))) {
+            wrong.push(format!("docs/security-tests.md lacks {}: run cargo xtask security-tests", attack.id));
+        }
+    }
+    if listed.len() != table.len() {
+        wrong.push(format!(
+            "docs/security-tests.md has {} attacks, the table {}: run cargo xtask security-tests",
+            listed.len(),
+            table.len()
+        ));
+    }
+    if listed.iter().any(|line| line.contains("**broken**")) {
+        wrong.push("docs/security-tests.md shows attacks that work".to_owned());
+    }
+    // In SECURITY.md's table, `escapes: …` names rows of ours, and `jail: …` and the like tests of that crate.
+    for line in policy.lines().filter(|line| line.starts_with('|')) {
+        let last = line.trim_end_matches(['|', ' ']).rsplit('|').next().unwrap_or_default();
+        for group in last.split(';') {
+            let Some((of, names)) = group.split_once(": `") else { continue };
+            let source = match of.trim() {
+                "escapes" => None,
+                krate => Some(sources(&root().join("crates").join(krate))),
+            };
+            for name in names.split('`').step_by(2).filter(|name| !name.trim().is_empty()) {
+                let known = match &source {
+                    None => table.iter().any(|attack| attack.id == name),
+                    Some(source) => source.contains(name),
+                };
+                if !known {
+                    wrong.push(format!("SECURITY.md names a test that there isn't: {} {name}", of.trim()));
+                }
+            }
+        }
+    }
+    wrong
+}
+
+/// The text of all Rust files below a directory.
+fn sources(directory: &Path) -> String {
+    let mut text = String::new();
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            text += &sources(&path);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            text += &std::fs::read_to_string(&path).unwrap_or_default();
+        }
+    }
+    text
+}

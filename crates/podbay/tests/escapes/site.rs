@@ -1,0 +1,188 @@
+//! A place with everything that an attack needs: its provider, its sandboxes, and what there is to steal.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use podbay::k8s::Cluster;
+use podbay::k8s::raw::{Config, Raw};
+use podbay::local::{Home, Isolation, Local, Options};
+use podbay::provider::{Provided, Provider, Wanted};
+use podbay::{Command, Sandbox};
+
+use crate::attack::{Attack, Method, Verdict};
+use crate::bait::Bait;
+use crate::place::{Kind, Place};
+
+/// How long one attack may take, the making of its sandbox included.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Why an attack counts as failed.
+pub(crate) enum Fault {
+    /// The attacker got something.
+    Got(String),
+    /// It couldn't be tried as it should, or the sandbox broke. This is never accepted.
+    Broken(String),
+}
+
+pub(crate) struct Site {
+    pub(crate) place: Place,
+    pub(crate) scratch: PathBuf,
+    pub(crate) bait: Bait,
+    provider: Arc<dyn Provider>,
+    // The cluster's namespace goes with this.
+    _namespace: Option<rig::Namespace>,
+}
+
+impl Site {
+    /// Nothing where there is no cluster; why has been printed.
+    pub(crate) async fn open(place: Place, scratch: PathBuf) -> Result<Option<Self>, String> {
+        let bait = Bait::lay(&scratch).map_err(|error| format!("the bait can't be laid: {error}"))?;
+        let mut namespace = None;
+        let provider: Arc<dyn Provider> = match place.kind {
+            Kind::Namespaces | Kind::Landlock => Arc::new(local(place, &scratch, Options::default())?),
+            Kind::Pod => {
+                let Some(cluster) = rig::cluster().await.map_err(|error| format!("{error:#}"))? else {
+                    return Ok(None);
+                };
+                let rights = cluster.namespace(rights()).await.map_err(|error| format!("{error:#}"))?;
+                let raw = Raw::new(Cluster::with_client(rights.client(), rights.name()), pod(place));
+                namespace = Some(rights);
+                Arc::new(raw.map_err(|error| error.to_string())?)
+            }
+        };
+        Ok(Some(Self { place, scratch, bait, provider, _namespace: namespace }))
+    }
+
+    /// A local provider with other options than the usual ones, in this site's home.
+    pub(crate) fn local(&self, options: Options) -> Result<Local, String> {
+        local(self.place, &self.scratch, options)
+    }
+
+    /// Makes a sandbox.
+    pub(crate) async fn make(&self) -> Result<Provided, String> {
+        make(&*self.provider).await
+    }
+
+    /// Ends one. It has to go, whatever was done to it.
+    pub(crate) async fn end(&self, made: Provided) -> Verdict {
+        match self.provider.delete(&made.id).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("the sandbox was gone before it was deleted".to_owned()),
+            Err(error) => Err(format!("the sandbox can't be deleted: {error}")),
+        }
+    }
+
+    /// Runs the attack; the error says what it got.
+    pub(crate) async fn attack(&self, attack: &Attack) -> Result<(), Fault> {
+        let attempt = async {
+            match attack.method {
+                Method::Around(run) => run(self).await.map_err(Fault::Broken),
+                Method::Inside { program, control } => self.inside(attack.id, program, control).await,
+            }
+        };
+        let late = || Err(Fault::Broken(format!("no end after {PATIENCE:?}")));
+        tokio::time::timeout(PATIENCE, attempt).await.unwrap_or_else(|_| late())
+    }
+
+    async fn inside(&self, id: &str, program: &str, control: &[&str]) -> Result<(), Fault> {
+        // Attacks run at the same time, and a control may do what the attack can't: each has a bait of its own.
+        let scratch = self.scratch.join(id);
+        std::fs::create_dir(&scratch).map_err(|error| Fault::Broken(error.to_string()))?;
+        let bait = Bait::lay(&scratch).map_err(|error| Fault::Broken(format!("the bait can't be laid: {error}")))?;
+        if self.place.kind != Kind::Pod && !control.is_empty() {
+            control_outside(&bait, &scratch, program, control).map_err(Fault::Broken)?;
+        }
+        let made = self.make().await.map_err(Fault::Broken)?;
+        let loot = loot(&made.sandbox, program, &bait).await;
+        self.end(made).await.map_err(Fault::Broken)?;
+        match loot.map_err(Fault::Broken)?.as_slice() {
+            [] => bait.untouched().map_err(Fault::Got),
+            loot => Err(Fault::Got(loot.join(", "))),
+        }
+    }
+
+    /// What a program gets hold of in a sandbox.
+    pub(crate) async fn loot(&self, sandbox: &Sandbox, program: &str) -> Result<Vec<String>, String> {
+        loot(sandbox, program, &self.bait).await
+    }
+}
+
+async fn loot(sandbox: &Sandbox, program: &str, bait: &Bait) -> Result<Vec<String>, String> {
+    let argv = ["python3", "-c", &whole(program), &bait.described()].map(str::to_owned);
+    let command = Command { timeout_ms: 60_000, ..Command::argv(argv) };
+    let output = sandbox.run(command).await.map_err(|error| error.to_string())?;
+    read(&output.text()).ok_or_else(|| format!("the program failed: {:?} {}", output.exit(), output.text()))
+}
+
+/// The same program outside finds what there is to find.
+fn control_outside(bait: &Bait, scratch: &Path, program: &str, expected: &[&str]) -> Verdict {
+    let directory = scratch.join("control");
+    std::fs::create_dir(&directory).map_err(|error| error.to_string())?;
+    let mut python = std::process::Command::new("python3");
+    python.arg("-c").arg(whole(program)).arg(bait.described()).current_dir(directory);
+    let output = python.output().map_err(|error| format!("python3: {error}"))?;
+    bait.restore().map_err(|error| format!("the bait can't be laid again: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let loot =
+        read(&text).ok_or_else(|| format!("the control failed: {text}{}", String::from_utf8_lossy(&output.stderr)))?;
+    match expected.iter().find(|what| !loot.iter().any(|found| found == *what)) {
+        None => Ok(()),
+        Some(what) => Err(format!("the attempt at {what:?} proves nothing: outside it fails too: {loot:?}")),
+    }
+}
+
+pub(crate) async fn make(provider: &dyn Provider) -> Result<Provided, String> {
+    // A local sandbox ends with this process; one on a cluster by itself, should this process be killed.
+    let local = provider.mode() == "local";
+    let wanted = Wanted { leashed: local, ttl: Some(2 * PATIENCE), ..Wanted::default() };
+    provider.get_or_create(&wanted).await.map_err(|error| format!("no sandbox: {error}"))
+}
+
+fn whole(program: &str) -> String {
+    format!("{}\n{program}\nprint(json.dumps(loot))\n", include_str!("prelude.py"))
+}
+
+/// The loot is on the last line.
+fn read(output: &str) -> Option<Vec<String>> {
+    serde_json::from_str(output.trim_end().lines().last()?).ok()
+}
+
+fn local(place: Place, scratch: &Path, options: Options) -> Result<Local, String> {
+    let home = Home::at(scratch.join("h")).map_err(|error| error.to_string())?;
+    let isolation = match place.kind {
+        Kind::Landlock => Isolation::Landlock,
+        _ => Isolation::Namespaces,
+    };
+    Ok(Local::at(home).with(Options { isolation, ..options }))
+}
+
+fn pod(place: Place) -> Config {
+    let plain = Config {
+        image: rig::NONROOT.into(),
+        image_pull_policy: "Never".into(),
+        memory_request: "16Mi".into(),
+        cpu_request: "10m".into(),
+        ..Config::default()
+    };
+    match place.root {
+        false => plain,
+        true => Config {
+            image: rig::DEBIAN.into(),
+            run_as_user: Some(0),
+            run_as_group: Some(0),
+            run_as_non_root: false,
+            ..plain
+        },
+    }
+}
+
+fn rights() -> Vec<k8s_openapi::api::rbac::v1::PolicyRule> {
+    vec![
+        rig::rule("", ["pods"], ["create", "get", "list", "watch", "delete"]),
+        rig::rule("", ["pods/exec"], ["create", "get"]),
+        rig::rule("", ["events"], ["list"]),
+        rig::rule("coordination.k8s.io", ["leases"], ["create", "get", "list", "update", "patch", "delete"]),
+        rig::rule("networking.k8s.io", ["networkpolicies"], ["create", "get"]),
+    ]
+}
