@@ -10,24 +10,45 @@ use crate::failure::Failure;
 /// How long a command may take to end after a signal that ends most programs.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// A signal that is listened for; none when this process ignores it.
+struct Ear(Option<Signal>);
+
+impl Ear {
+    async fn recv(&mut self) {
+        match &mut self.0 {
+            Some(signal) => {
+                signal.recv().await;
+            }
+            None => std::future::pending().await,
+        }
+    }
+}
+
 struct Ears {
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
-    quit: Signal,
-    user1: Signal,
-    user2: Signal,
+    interrupt: Ear,
+    terminate: Ear,
+    hangup: Ear,
+    quit: Ear,
+    user1: Ear,
+    user2: Ear,
 }
 
 impl Ears {
     fn open() -> std::io::Result<Self> {
+        let ignored = ignored();
+        // A shell starts background jobs with the interrupt ignored, and nohup everything with the hang-up ignored: whoever
+        // wanted that gets it.
+        let ear = |kind: SignalKind| match ignored & (1 << (kind.as_raw_value() - 1)) {
+            0 => signal(kind).map(|signal| Ear(Some(signal))),
+            _ => Ok(Ear(None)),
+        };
         Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hangup: signal(SignalKind::hangup())?,
-            quit: signal(SignalKind::quit())?,
-            user1: signal(SignalKind::user_defined1())?,
-            user2: signal(SignalKind::user_defined2())?,
+            interrupt: ear(SignalKind::interrupt())?,
+            terminate: ear(SignalKind::terminate())?,
+            hangup: ear(SignalKind::hangup())?,
+            quit: ear(SignalKind::quit())?,
+            user1: ear(SignalKind::user_defined1())?,
+            user2: ear(SignalKind::user_defined2())?,
         })
     }
 
@@ -60,6 +81,13 @@ pub async fn end() -> Result<u8, Failure> {
 
 fn open() -> Result<Ears, Failure> {
     Ears::open().map_err(|error| Failure::new(format!("signals can't be received: {error}")))
+}
+
+/// The signals that this process ignores, one bit each. Where there is no `/proc` to ask, none.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 fn number(kind: SignalKind) -> u8 {

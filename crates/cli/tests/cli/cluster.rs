@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::Api;
 use kube::api::{ListParams, PostParams};
 
-use crate::home::text;
+use crate::home::{podbay, text};
 
 /// The namespace goes when this is dropped, with everything else that was installed.
 pub struct Site {
@@ -58,7 +58,7 @@ impl Site {
     }
 
     pub fn podbay(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_podbay"));
+        let mut command = podbay();
         command.args(words).current_dir(self.dir.path()).stdin(Stdio::null());
         command.env("PODBAY_MODE", "raw").env("PODBAY_RAW_KUBECONFIG", self.dir.path().join("kubeconfig"));
         command.env("PODBAY_RAW_IMAGE", rig::DEBIAN).env("PODBAY_RAW_IMAGE_PULL_POLICY", "Never");

@@ -16,7 +16,7 @@ impl Home {
     }
 
     pub fn podbay(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_podbay"));
+        let mut command = podbay();
         command.args(words).env("PODBAY_HOME", self.path()).stdin(Stdio::null());
         // Whoever runs the tests may have settings of their own.
         command.env("XDG_CONFIG_HOME", self.path().join("config"));
@@ -47,6 +47,14 @@ impl Drop for Home {
             panic!("{}", String::from_utf8_lossy(&deleted.stderr));
         }
     }
+}
+
+/// The command. It heeds all signals, also where these tests run as a background job, which ignores interrupts and hands
+/// that on.
+pub fn podbay() -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal", env!("CARGO_BIN_EXE_podbay")]);
+    command
 }
 
 pub fn text(bytes: &[u8]) -> String {

@@ -158,6 +158,24 @@ fn an_interrupt_ends_command_and_sandbox() {
     }
 }
 
+/// `nohup podbay run` ended with its terminal, and a script's background job with the script's interrupt.
+#[test]
+fn signals_that_were_ignored_at_the_start_stay_ignored() {
+    let home = Home::new();
+    let mut child = std::process::Command::new("env")
+        .args(["--ignore-signal=HUP,INT", env!("CARGO_BIN_EXE_podbay"), "run", "--", "sh", "-c"])
+        .arg("echo up; sleep 1; echo done")
+        .env("PODBAY_HOME", home.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    assert_eq!(first_line(&mut child), "up");
+    signal(&child, rustix::process::Signal::HUP);
+    signal(&child, rustix::process::Signal::INT);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
 #[test]
 fn a_killed_podbay_leaves_nothing() {
     let home = Home::new();
