@@ -85,8 +85,9 @@ async fn output_that_nobody_reads_neither_blocks_nor_grows() {
 }
 
 fn size_below(dir: &std::path::Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.metadata().ok()).map(|meta| meta.len()).sum()
+    entries.filter_map(|entry| entry.metadata().ok()).map(|meta| meta.blocks() * 512).sum()
 }
 
 fn resident(pid: i32) -> u64 {

@@ -9,7 +9,7 @@ use rustix::net::{
 };
 
 /// The most descriptors that come with one byte.
-pub const MOST: usize = 3;
+pub const MOST: usize = 4;
 
 /// Sends them.
 ///

@@ -7,6 +7,7 @@ pub mod complaint;
 pub mod connect;
 mod descriptors;
 pub mod exec;
+mod process_tree;
 pub mod serve;
 pub mod settle;
 pub mod shim;

@@ -31,7 +31,7 @@ pub fn run(dir: &Path) -> io::Result<()> {
     // As long as the listener is open, nobody else takes the directory for a dead sandbox's.
     let identity = Identity::of(dir)?;
     // The creator waits for this process only; the one that goes on belongs to nobody.
-    if let Fork::Parent = sys::fork()? {
+    if let Fork::Parent(_) = sys::fork()? {
         return Ok(());
     }
     rustix::process::setsid()?;

@@ -6,8 +6,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// Which side of a fork this is.
 pub enum Fork {
-    /// The parent.
-    Parent,
+    /// The parent, which is told the child's process id.
+    Parent(i32),
     /// The child.
     Child,
 }
@@ -25,7 +25,7 @@ pub fn fork() -> io::Result<Fork> {
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Fork::Child),
-        _ => Ok(Fork::Parent),
+        pid => Ok(Fork::Parent(pid)),
     }
 }
 

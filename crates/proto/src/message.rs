@@ -53,22 +53,34 @@ pub fn encode_head(head: &impl Serialize) -> Result<Bytes> {
 /// assert_eq!(podbay_proto::message::decode_head::<String>(&head).unwrap(), "head");
 /// assert_eq!(&payload[..], b"payload");
 /// ```
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct HeadReader {
     buffered: BytesMut,
+    most: usize,
+}
+
+impl Default for HeadReader {
+    fn default() -> Self {
+        Self::at_most(MAX_HEAD)
+    }
 }
 
 impl HeadReader {
+    /// A reader that accepts heads of at most `most` bytes.
+    pub fn at_most(most: usize) -> Self {
+        Self { buffered: BytesMut::new(), most }
+    }
+
     /// Takes the next piece. Once the head is complete: the head, and what came of the payload with it.
     ///
     /// # Errors
-    /// When the announced length is more than [`MAX_HEAD`].
+    /// When the announced length is more than this reader accepts.
     pub fn push(&mut self, piece: &[u8]) -> Result<Option<(Bytes, Bytes)>> {
         self.buffered.extend_from_slice(piece);
         let Some(prefix) = self.buffered.first_chunk::<PREFIX>() else { return Ok(None) };
         let length = u32::from_be_bytes(*prefix) as usize;
-        if length > MAX_HEAD {
-            return Err(bad(format!("a head of {length} bytes was announced and {MAX_HEAD} is the most")));
+        if length > self.most {
+            return Err(bad(format!("a head of {length} bytes was announced and {} is the most", self.most)));
         }
         if self.buffered.len() < PREFIX + length {
             return Ok(None);

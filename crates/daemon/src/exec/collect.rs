@@ -136,15 +136,13 @@ mod tests {
     use super::super::log::LogWriter;
     use super::*;
 
-    fn log(pieces: &[(Stream, &str)]) -> (tempfile::TempDir, LogWriter) {
-        let root = tempfile::tempdir().unwrap();
-        let dir = root.path().join("exec");
-        std::fs::create_dir(&dir).unwrap();
-        let mut writer = LogWriter::new(std::fs::File::open(&dir).unwrap().into());
+    fn log(pieces: &[(Stream, &str)]) -> LogWriter {
+        let file = || tempfile::tempfile().unwrap();
+        let mut writer = LogWriter::new(file(), file(), u64::MAX);
         for (stream, text) in pieces {
             writer.append(*stream, text.as_bytes());
         }
-        (root, writer)
+        writer
     }
 
     fn collected(writer: &LogWriter, cap: u64) -> (String, Vec<(Stream, u64)>, Option<Cut>) {
@@ -154,13 +152,13 @@ mod tests {
 
     #[test]
     fn a_short_output_is_whole() {
-        let (_root, log) = log(&[(Stream::Stdout, "ab"), (Stream::Stderr, "cd")]);
+        let log = log(&[(Stream::Stdout, "ab"), (Stream::Stderr, "cd")]);
         assert_eq!(collected(&log, 4), ("abcd".into(), vec![(Stream::Stdout, 2), (Stream::Stderr, 2)], None));
     }
 
     #[test]
     fn a_long_one_keeps_both_ends_and_divides_between_characters() {
-        let (_root, log) = log(&[(Stream::Stdout, "aäää"), (Stream::Stderr, "üüüz")]);
+        let log = log(&[(Stream::Stdout, "aäää"), (Stream::Stderr, "üüüz")]);
         let (text, runs, cut) = collected(&log, 8);
         assert_eq!(text, "aäüz");
         assert_eq!(runs, [(Stream::Stdout, 3), (Stream::Stderr, 3)]);
@@ -169,16 +167,15 @@ mod tests {
 
     #[test]
     fn nothing_at_all_can_be_asked_for() {
-        let (_root, log) = log(&[(Stream::Stdout, "abc")]);
+        let log = log(&[(Stream::Stdout, "abc")]);
         assert_eq!(collected(&log, 0), (String::new(), vec![], Some(Cut { at: 0, bytes: 3 })));
     }
 
     #[test]
     fn a_log_without_its_middle_is_cut_there() {
-        let (_root, mut log) = log(&[]);
+        let mut log = log(&[]);
         let chunk = "x".repeat(CHUNK);
         for _ in 0..(80 << 20) / CHUNK {
-            log.make_room(None);
             log.append(Stream::Stdout, chunk.as_bytes());
         }
         let (text, _, cut) = collected(&log, 1 << 30);

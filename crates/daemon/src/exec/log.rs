@@ -1,23 +1,24 @@
 //! A command's output on disk: bounded, readable as a file, and readable from any offset with its streams told apart.
 //!
-//! The output stands in segments, files named by their first offset: `output` for the first 16 MiB, then `output.OFFSET` of
-//! 2 MiB each, of which the last 48 MiB are kept. A segment with standard error in it has an index beside it,
-//! `index.OFFSET`: the lengths of the runs in it, as variable-length numbers whose lowest bit is the stream. Without an
-//! index all is standard output, so that the common case writes one file.
+//! podbayd makes two files and gives them to the shim open; a shim has no right to make, rename or delete any.
 //!
-//! A segment's size counts its index, so that a command which changes the stream with every byte stays in bounds too.
+//! - `output` holds what was printed, byte for byte. The first 16 MiB stay. What follows is a ring of 48 MiB behind them, so
+//!   an output of up to 64 MiB is the file itself.
+//! - `record` begins with the command's [record](super::record). Behind it stand three numbers, once they matter: how long the
+//!   first part is, how long the ring, and how much was printed; then the [index](Index), which tells the streams apart.
 
-use std::collections::VecDeque;
+mod index;
+
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
 use std::os::unix::fs::FileExt;
 
 use podbay_proto::exec::Stream;
-use rustix::fs::{Mode, OFlags};
 
-/// The first segment, which bears the log's name.
-pub const HEAD: &str = "output";
+use self::index::{Index, Kind};
+
+/// The file with the output, which bears the log's name.
+pub const OUTPUT: &str = "output";
 
 /// How much of the beginning is kept.
 pub const HEAD_BYTES: u64 = 16 << 20;
@@ -25,34 +26,17 @@ pub const HEAD_BYTES: u64 = 16 << 20;
 /// How much of the end is kept.
 pub const TAIL_BYTES: u64 = 48 << 20;
 
-/// How large a segment of the tail becomes.
-pub const SEGMENT_BYTES: u64 = 2 << 20;
+/// What a log still gets when all logs together are too large, and how often that is looked at.
+pub const STEP_BYTES: u64 = 2 << 20;
 
 /// The most that one call appends.
 pub const CHUNK: usize = 64 << 10;
 
-#[derive(Debug, Clone)]
-struct Segment {
-    start: u64,
-    length: u64,
-    /// Data and index together.
-    size: u64,
-    indexed: bool,
-}
+/// Where the three numbers stand in `record`.
+const LAYOUT_AT: u64 = super::record::SPACE as u64;
 
-impl Segment {
-    fn end(&self) -> u64 {
-        self.start + self.length
-    }
-
-    fn data_name(&self) -> String {
-        if self.start == 0 { HEAD.to_owned() } else { format!("{HEAD}.{:015}", self.start) }
-    }
-
-    fn index_name(&self) -> String {
-        format!("index.{:015}", self.start)
-    }
-}
+/// How much room they have.
+const LAYOUT_SPACE: u64 = 64;
 
 /// What one step of reading gives.
 #[derive(Debug, PartialEq, Eq)]
@@ -63,12 +47,66 @@ pub enum Piece {
     Lost(u64),
 }
 
-/// The segments of one log: what can be read of it.
+/// Where bytes stand: the first `head` at their own offsets, later ones in a ring of `tail` bytes behind them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Layout {
+    head: u64,
+    tail: u64,
+}
+
+impl Layout {
+    const FULL: Self = Self { head: HEAD_BYTES, tail: TAIL_BYTES };
+
+    /// The layout for files that may have this size.
+    fn within(largest: u64) -> Self {
+        let head = HEAD_BYTES.min(largest / 4);
+        Self { head, tail: TAIL_BYTES.min(largest.saturating_sub(head)).max(1) }
+    }
+
+    /// The position of a byte in the file, and how many follow it there.
+    fn place(self, offset: u64) -> (u64, u64) {
+        if offset < self.head {
+            return (offset, self.head - offset);
+        }
+        let within = (offset - self.head) % self.tail;
+        (self.head + within, self.tail - within)
+    }
+
+    /// Where the ring begins when this many bytes were printed.
+    fn ring_start(self, end: u64) -> u64 {
+        end.saturating_sub(self.tail).max(self.head)
+    }
+
+    fn read(record: &File) -> io::Result<Option<(Self, u64)>> {
+        let mut bytes = [0; 24];
+        if read_at(record, &mut bytes, LAYOUT_AT)? < bytes.len() {
+            return Ok(None);
+        }
+        let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at * 8 + byte]));
+        let (layout, end) = (Self { head: number(0), tail: number(1) }, number(2));
+        match layout {
+            Self { head: 0, tail: 0 } => Ok(None),
+            Self { head: 0..=HEAD_BYTES, tail: 1..=TAIL_BYTES } => Ok(Some((layout, end))),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the log of a command is damaged")),
+        }
+    }
+
+    fn write(self, record: &File, end: u64) -> io::Result<()> {
+        let numbers = [self.head, self.tail, end].map(u64::to_le_bytes);
+        record.write_all_at(numbers.as_flattened(), LAYOUT_AT)
+    }
+}
+
+/// What can be read of a log.
 #[derive(Debug)]
 pub struct Log {
-    dir: OwnedFd,
-    segments: VecDeque<Segment>,
+    output: File,
+    record: File,
+    layout: Layout,
+    index: Index,
     end: u64,
+    /// Whether somebody else writes it meanwhile.
+    shared: bool,
 }
 
 /// A reader's place in a log.
@@ -76,50 +114,27 @@ pub struct Log {
 pub struct Cursor {
     /// The offset of the next byte.
     pub offset: u64,
-    open: Option<OpenSegment>,
 }
 
 impl Cursor {
     /// A place at an offset.
     pub fn at(offset: u64) -> Self {
-        Self { offset, open: None }
+        Self { offset }
     }
 }
 
-#[derive(Debug)]
-struct OpenSegment {
-    start: u64,
-    data: File,
-    index: Option<io::BufReader<File>>,
-    run: (Stream, u64),
-}
-
 impl Log {
-    /// The log in a command's directory, as it stands.
+    /// The log in these files, as it stands.
     ///
     /// # Errors
-    /// When the directory can't be read.
-    pub fn open(dir: OwnedFd) -> io::Result<Self> {
-        let mut segments: Vec<Segment> = Vec::new();
-        let mut indexes = Vec::new();
-        for entry in rustix::fs::Dir::read_from(dir.as_fd())? {
-            let entry = entry?;
-            let name = entry.file_name().to_string_lossy();
-            let number = |prefix: &str| name.strip_prefix(prefix)?.parse::<u64>().ok();
-            let start = if name == HEAD { Some(0) } else { number("output.") };
-            if let Some(start) = start {
-                let length = rustix::fs::statat(&dir, entry.file_name(), rustix::fs::AtFlags::empty())?.st_size as u64;
-                segments.push(Segment { start, length, size: length, indexed: false });
-            } else if let Some(start) = number("index.") {
-                indexes.push(start);
-            }
-        }
-        segments.sort_by_key(|segment| segment.start);
-        for segment in &mut segments {
-            segment.indexed = indexes.contains(&segment.start);
-        }
-        let end = segments.last().map_or(0, Segment::end);
-        Ok(Self { dir, segments: segments.into(), end })
+    /// When they can't be read or make no sense.
+    pub fn open(output: File, record: File) -> io::Result<Self> {
+        let size = output.metadata()?.len();
+        let (layout, end) = Layout::read(&record)?.unwrap_or((Layout::FULL, size));
+        let index = Index::read(&record)?;
+        // The last numbers may be of bytes that a killed shim didn't come to write, but never of fewer than there are.
+        let end = if end <= layout.head + layout.tail { size } else { end };
+        Ok(Self { output, record, layout, index, end, shared: true })
     }
 
     /// How many bytes were printed.
@@ -134,155 +149,94 @@ impl Log {
 
     /// How many of them are gone.
     pub fn dropped(&self) -> u64 {
-        self.end - self.segments.iter().map(|segment| segment.length).sum::<u64>()
+        let start = self.tail_start();
+        let gap = start - start.min(self.layout.head.min(self.end));
+        gap + self.index.lost_outside(self.layout.head, start)
     }
 
-    fn open_file(&self, name: &str, flags: OFlags) -> io::Result<File> {
-        let mode = Mode::from_raw_mode(0o600);
-        Ok(File::from(rustix::fs::openat(&self.dir, name, flags | OFlags::CLOEXEC | OFlags::NOFOLLOW, mode)?))
+    /// The offset from which on the end is kept.
+    fn tail_start(&self) -> u64 {
+        self.layout.ring_start(self.end).max(self.index.tail_start()).min(self.end)
     }
 
     /// Reads at most `most` bytes at the cursor and moves it; nothing at the end.
     ///
     /// # Errors
-    /// When a segment can't be read.
+    /// When a file can't be read.
     pub fn read(&self, cursor: &mut Cursor, most: usize) -> io::Result<Option<Piece>> {
-        if cursor.offset >= self.end {
+        let offset = cursor.offset;
+        if offset >= self.end {
             return Ok(None);
         }
-        let Some(segment) = self.segments.iter().find(|segment| segment.end() > cursor.offset) else {
-            return Ok(Some(Self::lose(cursor, self.end)));
-        };
-        if segment.start > cursor.offset {
-            return Ok(Some(Self::lose(cursor, segment.start)));
+        let start = self.tail_start();
+        if offset >= self.layout.head && offset < start {
+            return Ok(Some(lose(cursor, start)));
         }
-        if cursor.open.as_ref().is_none_or(|open| open.start != segment.start) {
-            let data = match self.open_file(&segment.data_name(), OFlags::RDONLY) {
-                Ok(data) => data,
-                // Another command's log made room by taking this one's.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    return Ok(Some(Self::lose(cursor, segment.end())));
-                }
-                Err(error) => return Err(error),
-            };
-            cursor.open = Some(OpenSegment { start: segment.start, data, index: None, run: (Stream::Stdout, 0) });
-        }
-        let Some(open) = cursor.open.as_mut() else { return Ok(None) };
-        let within = cursor.offset - segment.start;
-        let left = segment.length - within;
-        let (stream, run) = if segment.indexed {
-            if open.index.is_none() {
-                let index = self.open_file(&segment.index_name(), OFlags::RDONLY)?;
-                open.index = Some(io::BufReader::with_capacity(4096, index));
-                open.run = (Stream::Stdout, 0);
-                open.skip(within)?;
-            }
-            open.next_run()?;
-            // Bytes behind the index's last run were written by a shim that was killed in between.
-            if open.run.1 == 0 { (Stream::Stdout, left) } else { open.run }
-        } else {
-            (Stream::Stdout, left)
+        let (kind, run_end) = self.index.find(offset).unwrap_or((Kind::Stdout, self.end));
+        let run_end = run_end.min(self.end);
+        let stream = match kind {
+            Kind::Stdout => Stream::Stdout,
+            Kind::Stderr => Stream::Stderr,
+            Kind::Lost => return Ok(Some(lose(cursor, run_end))),
         };
-        let mut buffer = vec![0; left.min(run).min(most as u64) as usize];
-        let count = read_at(&open.data, &mut buffer, within)?;
+        let (position, follow) = self.layout.place(offset);
+        let length = follow.min(run_end - offset).min(most as u64);
+        let mut buffer = vec![0; length as usize];
+        let count = read_at(&self.output, &mut buffer, position)?;
         if count == 0 {
-            // The file is shorter than it was: someone in the sandbox cut it.
-            return Ok(Some(Self::lose(cursor, segment.end())));
+            // The file is shorter than it was: its log made room for others, or someone in the sandbox cut it.
+            let next = if offset < self.layout.head { self.layout.head.max(start).min(self.end) } else { self.end };
+            return Ok(Some(lose(cursor, next)));
+        }
+        if self.shared && offset >= self.layout.head {
+            // The writer says how far it goes before it goes there.
+            let end = Layout::read(&self.record)?.map_or(self.end, |(_, end)| end);
+            let start = self.layout.ring_start(end).min(self.end);
+            if offset < start {
+                return Ok(Some(lose(cursor, start)));
+            }
         }
         buffer.truncate(count);
-        open.run.1 = open.run.1.saturating_sub(count as u64);
         cursor.offset += count as u64;
         Ok(Some(Piece::Data(stream, buffer)))
     }
-
-    fn lose(cursor: &mut Cursor, to: u64) -> Piece {
-        let bytes = to - cursor.offset;
-        *cursor = Cursor::at(to);
-        Piece::Lost(bytes)
-    }
 }
 
-impl OpenSegment {
-    fn next_run(&mut self) -> io::Result<()> {
-        while self.run.1 == 0 {
-            match self.index.as_mut().map(read_number).transpose()?.flatten() {
-                Some(number) => {
-                    self.run = (if number & 1 == 0 { Stream::Stdout } else { Stream::Stderr }, number >> 1);
-                }
-                None => break,
-            }
-        }
-        Ok(())
-    }
-
-    fn skip(&mut self, mut bytes: u64) -> io::Result<()> {
-        while bytes > 0 {
-            self.next_run()?;
-            let step = bytes.min(self.run.1);
-            if step == 0 {
-                break;
-            }
-            self.run.1 -= step;
-            bytes -= step;
-        }
-        Ok(())
-    }
+fn lose(cursor: &mut Cursor, to: u64) -> Piece {
+    let bytes = to - cursor.offset;
+    cursor.offset = to;
+    Piece::Lost(bytes)
 }
 
 fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    loop {
-        match file.read_at(buffer, offset) {
+    let mut count = 0;
+    while count < buffer.len() {
+        match file.read_at(&mut buffer[count..], offset + count as u64) {
+            Ok(0) => break,
+            Ok(more) => count += more,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            other => return other,
+            Err(error) => return Err(error),
         }
     }
-}
-
-fn read_number(reader: &mut io::BufReader<File>) -> io::Result<Option<u64>> {
-    let mut number = 0;
-    for shift in (0..63).step_by(7) {
-        let mut byte = [0];
-        if reader.read(&mut byte)? == 0 {
-            return Ok(None);
-        }
-        number |= u64::from(byte[0] & 0x7f) << shift;
-        if byte[0] & 0x80 == 0 {
-            return Ok(Some(number));
-        }
-    }
-    Err(io::Error::new(io::ErrorKind::InvalidData, "the index of a command's log is damaged"))
-}
-
-fn encode_run(stream: Stream, length: u64) -> Vec<u8> {
-    let mut number = length << 1 | u64::from(stream == Stream::Stderr);
-    let mut bytes = Vec::with_capacity(4);
-    while number >= 0x80 {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
-    bytes
+    Ok(count)
 }
 
 /// The writing side, in the shim.
 #[derive(Debug)]
 pub struct LogWriter {
     log: Log,
-    data: Option<File>,
-    index: Option<File>,
-    /// How large the first segment may become: less than usual when all logs together are too large.
-    head_limit: u64,
-    /// How much of the tail is kept.
-    tail_limit: u64,
+    /// Whether the index is written: not before standard error or a loss comes.
+    indexed: bool,
     /// At which size the budget of all logs is looked at next.
     next_check: u64,
 }
 
 impl LogWriter {
-    /// An empty log in a command's directory.
-    pub fn new(dir: OwnedFd) -> Self {
-        let log = Log { dir, segments: VecDeque::new(), end: 0 };
-        Self { log, data: None, index: None, head_limit: HEAD_BYTES, tail_limit: TAIL_BYTES, next_check: SEGMENT_BYTES }
+    /// An empty log in these files, none of which may become larger than `largest`.
+    pub fn new(output: File, record: File, largest: u64) -> Self {
+        let layout = Layout::within(largest);
+        let log = Log { output, record, layout, index: Index::default(), end: 0, shared: false };
+        Self { log, indexed: false, next_check: STEP_BYTES }
     }
 
     /// What can be read.
@@ -290,120 +244,105 @@ impl LogWriter {
         &self.log
     }
 
-    fn dir(&self) -> BorrowedFd<'_> {
-        self.log.dir.as_fd()
+    /// The file with the command's record, which stands before the log's index.
+    pub fn record(&self) -> &File {
+        &self.log.record
     }
 
-    /// Makes sure that another [`CHUNK`] can be appended, dropping old segments.
-    ///
-    /// False when that would take bytes at or behind `needed` away from a reader: then the command has to wait.
-    pub fn make_room(&mut self, needed: Option<u64>) -> bool {
-        let Some(last) = self.log.segments.back() else { return true };
-        let limit = if last.start == 0 { self.head_limit } else { SEGMENT_BYTES };
-        if self.data.is_some() && last.size + CHUNK as u64 <= limit {
-            if self.kept() >= self.next_check {
-                self.next_check = self.kept() + SEGMENT_BYTES;
-                self.check_budget();
-            }
-            return true;
+    /// Whether another [`CHUNK`] can be appended without taking bytes at or behind `needed` away from a reader. If not, the
+    /// command has to wait.
+    pub fn has_room(&self, needed: Option<u64>) -> bool {
+        let Some(needed) = needed else { return true };
+        let needed = needed.max(self.log.layout.head);
+        let start = self.log.layout.ring_start(self.log.end + CHUNK as u64).max(self.log.index.tail_start_after(2));
+        start <= needed
+    }
+
+    /// Whether it is time to ask for more room among all logs. Says so once for each step.
+    pub fn wants_room(&mut self) -> bool {
+        let kept = self.log.end.min(self.log.layout.head + self.log.layout.tail) + self.log.index.bytes();
+        let wants = kept >= self.next_check;
+        if wants {
+            self.next_check = kept + STEP_BYTES;
         }
-        self.check_budget();
-        while self.tail() + SEGMENT_BYTES > self.tail_limit {
-            // The first segment, unless the log began with a failed write, is the head, which stays.
-            let Some(oldest) = self.log.segments.iter().position(|segment| segment.start != 0) else { break };
-            if needed.is_some_and(|needed| needed < self.log.segments[oldest].end()) {
-                return false;
-            }
-            self.drop_segment(oldest);
-        }
-        self.data = None;
-        self.index = None;
-        true
+        wants
     }
 
-    fn kept(&self) -> u64 {
-        self.log.segments.iter().map(|segment| segment.size).sum()
-    }
-
-    fn tail(&self) -> u64 {
-        self.log.segments.iter().filter(|segment| segment.start != 0).map(|segment| segment.size).sum()
-    }
-
-    fn drop_segment(&mut self, at: usize) {
-        let Some(segment) = self.log.segments.remove(at) else { return };
-        remove(self.dir(), &segment.data_name());
-        if segment.indexed {
-            remove(self.dir(), &segment.index_name());
-        }
-    }
-
-    fn check_budget(&mut self) {
-        if super::budget::is_used_up(self.dir()) {
-            self.head_limit = 0;
-            self.tail_limit = SEGMENT_BYTES;
+    /// Grows no more than a step: all logs together are too large.
+    pub fn restrict(&mut self) {
+        let Log { layout, end, record, .. } = &mut self.log;
+        if *end < layout.head + layout.tail {
+            layout.head = layout.head.min(*end);
+            layout.tail = layout.tail.min((*end - layout.head).max(STEP_BYTES));
+            // In memory it holds in any case; a reader after a killed shim would find less.
+            let _ = layout.write(record, *end);
         }
     }
 
     /// Appends what a command printed. Bytes that can't be written, for want of space, count as dropped: a full disk is no
     /// reason to stop a command.
     pub fn append(&mut self, stream: Stream, bytes: &[u8]) {
-        if self.write(stream, bytes).is_err() {
-            self.data = None;
-            self.index = None;
+        let kind = if stream == Stream::Stdout { Kind::Stdout } else { Kind::Stderr };
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let (position, follow) = self.log.layout.place(self.log.end);
+            let (piece, after) = rest.split_at(rest.len().min(follow as usize));
+            let written = self.write(kind, piece, position).unwrap_or(0);
+            self.log.end += written as u64;
+            if written < piece.len() {
+                let lost = (piece.len() - written) as u64;
+                self.log.index.cut(self.log.end);
+                // Best effort: the index may need the space that is missing. In memory it is right.
+                let _ = self.note(Kind::Lost, lost);
+                self.log.end += lost;
+            }
+            rest = after;
         }
-        self.log.end += bytes.len() as u64;
     }
 
-    fn write(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
-        if super::reserve::is_short(&self.log.dir) {
+    fn write(&mut self, kind: Kind, bytes: &[u8], position: u64) -> io::Result<usize> {
+        if super::reserve::is_short(&self.log.output) {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let create = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
-        if self.data.is_none() {
-            let segment = Segment { start: self.log.end, length: 0, size: 0, indexed: false };
-            self.data = Some(self.log.open_file(&segment.data_name(), create)?);
-            self.log.segments.push_back(segment);
+        // Whoever reads at the same time is told first what is overwritten; and a run without its bytes is harmless, while
+        // bytes without their run would lose their stream.
+        let end = self.log.end + bytes.len() as u64;
+        if end > self.log.layout.head || self.log.layout != Layout::FULL {
+            self.log.layout.write(&self.log.record, end)?;
         }
-        let (Some(data), Some(segment)) = (self.data.as_mut(), self.log.segments.back_mut()) else { return Ok(()) };
-        // The index goes first: a run without its bytes is harmless, bytes without their run would lose their stream.
-        if stream == Stream::Stderr && !segment.indexed {
-            let name = segment.index_name();
-            let mut file = File::from(rustix::fs::openat(
-                &self.log.dir,
-                name.as_str(),
-                create | OFlags::CLOEXEC,
-                Mode::from_raw_mode(0o600),
-            )?);
-            if segment.length > 0 {
-                file.write_all(&encode_run(Stream::Stdout, segment.length))?;
-            }
-            segment.indexed = true;
-            self.index = Some(file);
-        }
-        if let Some(index) = &mut self.index {
-            let run = encode_run(stream, bytes.len() as u64);
-            index.write_all(&run)?;
-            segment.size += run.len() as u64;
-        }
+        self.note(kind, bytes.len() as u64)?;
         let mut written = 0;
         while written < bytes.len() {
-            match data.write(&bytes[written..]) {
-                Ok(count) => {
-                    written += count;
-                    segment.length += count as u64;
-                    segment.size += count as u64;
-                }
+            match self.log.output.write_at(&bytes[written..], position + written as u64) {
+                Ok(count) => written += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                Err(_) => break,
             }
         }
-        Ok(())
+        Ok(written)
     }
-}
 
-fn remove(dir: BorrowedFd<'_>, name: &str) {
-    // A file that is gone already is as good as removed, and one that can't be removed is looked at again by the daemon.
-    let _ = rustix::fs::unlinkat(dir, name, rustix::fs::AtFlags::empty());
+    /// Notes of which kind the next bytes are.
+    fn note(&mut self, kind: Kind, length: u64) -> io::Result<()> {
+        if !self.indexed {
+            if kind == Kind::Stdout {
+                return Ok(());
+            }
+            self.indexed = true;
+            if self.log.end > 0 {
+                self.put(Kind::Stdout, self.log.end)?;
+            }
+        }
+        self.put(kind, self.log.end + length)
+    }
+
+    fn put(&mut self, kind: Kind, end: u64) -> io::Result<()> {
+        let Log { index, layout, record, .. } = &mut self.log;
+        if end <= layout.head && index.head_is_full(kind) {
+            layout.head = index.head_end();
+        }
+        index.put(record, kind, end, end > layout.head)
+    }
 }
 
 #[cfg(test)]

@@ -3,12 +3,15 @@
 //! A command's directory is what keeps its id from being run a second time, so it must outlast every retry; it costs a few
 //! inodes, so it can't stay for ever.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
-use super::control;
+use podbay_proto::exec::ExecId;
+use rustix::fs::OFlags;
+
+use super::directory::Directory;
+use super::record::RECORD;
 
 /// This many are kept however old they are.
 const KEEP: usize = 4_096;
@@ -25,75 +28,68 @@ const WHEN_FULL: usize = 512;
 /// Looking is cheap when done seldom.
 const EVERY: u32 = 512;
 
-/// Forgets old commands, every so many calls, and when the disk is full.
-pub(super) fn sweep(root: &Path) {
+/// Whether it is time to [`forget`], and how many to keep at most: every so many calls, and when the disk is full.
+pub(super) fn is_due(directory: &Directory) -> Option<usize> {
     static CALLS: AtomicU32 = AtomicU32::new(1);
     let calls = CALLS.fetch_add(1, Ordering::Relaxed);
-    let full = calls.is_multiple_of(EVERY / 16) && fs::File::open(root).is_ok_and(super::reserve::is_short);
-    if full || calls.is_multiple_of(EVERY) {
-        let most = if full { WHEN_FULL } else { MOST };
-        let root = root.to_owned();
-        tokio::task::spawn_blocking(move || forget(&root, SystemTime::now(), KEEP, most));
+    if calls.is_multiple_of(EVERY / 16) && super::reserve::is_short(directory.state()) {
+        return Some(WHEN_FULL);
     }
+    calls.is_multiple_of(EVERY).then_some(MOST)
 }
 
-fn forget(root: &Path, now: SystemTime, keep: usize, most: usize) {
-    let mut ended: Vec<(SystemTime, PathBuf)> = fs::read_dir(root)
+/// Forgets old commands. Those that run stay.
+pub(super) fn forget(directory: &Directory, running: &BTreeSet<ExecId>, most: usize) {
+    forget_at(directory, running, SystemTime::now(), KEEP, most);
+}
+
+fn forget_at(directory: &Directory, running: &BTreeSet<ExecId>, now: SystemTime, keep: usize, most: usize) {
+    let ids = directory.ids().unwrap_or_default();
+    let mut ended: Vec<(SystemTime, ExecId)> = ids
         .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| {
-            let dir = entry.path();
-            Some((fs::metadata(dir.join(control::ENDED)).ok()?.modified().ok()?, dir))
+        .filter(|id| !running.contains(id))
+        .filter_map(|id| {
+            let written = directory.file(&id, RECORD, OFlags::RDONLY).and_then(|file| file.metadata()?.modified());
+            Some((written.ok()?, id))
         })
         .collect();
     ended.sort();
     let count = ended.len();
-    for (at, (time, dir)) in ended.into_iter().enumerate() {
+    for (at, (time, id)) in ended.into_iter().enumerate() {
         let newer = count - at - 1;
         let settled = now.duration_since(time).is_ok_and(|age| age > RETRY_WINDOW);
-        // A shim that still looks after background processes holds the directory's lock.
-        if (newer >= most || (newer >= keep && settled)) && !is_locked(&dir) {
+        if newer >= most || (newer >= keep && settled) {
             // What can't be removed now is tried again the next time.
-            let _ = fs::remove_dir_all(dir);
+            let _ = directory.remove(&id);
         }
     }
-}
-
-fn is_locked(dir: &Path) -> bool {
-    fs::File::open(dir).is_ok_and(|file| {
-        rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockShared)
-            == Err(rustix::io::Errno::WOULDBLOCK)
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exec::directory::create;
 
     #[test]
     fn old_ones_go_but_not_while_they_may_be_asked_for_again() {
-        let root = tempfile::tempdir().unwrap();
-        for name in ["a", "b", "c", "running", "locked"] {
-            let dir = root.path().join(name);
-            fs::create_dir(&dir).unwrap();
-            if name != "running" {
-                fs::write(dir.join(control::ENDED), "{}").unwrap();
-            }
+        let state = tempfile::tempdir().unwrap();
+        let directory = Directory::open(state.path()).unwrap();
+        for name in ["a", "b", "c", "running"] {
+            let dir = directory.make(&ExecId::new(name).unwrap()).unwrap().unwrap();
+            create(&dir, RECORD).unwrap();
             std::thread::sleep(Duration::from_millis(5));
         }
-        let lock = fs::File::open(root.path().join("locked")).unwrap();
-        rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+        let running = BTreeSet::from([ExecId::new("running").unwrap()]);
         let left = || {
-            let mut names: Vec<_> = fs::read_dir(root.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+            let mut names: Vec<_> = directory.ids().unwrap().iter().map(ToString::to_string).collect();
             names.sort();
-            names.into_iter().map(|name| name.into_string().unwrap()).collect::<Vec<_>>()
+            names
         };
-        forget(root.path(), SystemTime::now(), 1, 10);
-        assert_eq!(left().len(), 5, "all are young");
-        forget(root.path(), SystemTime::now(), 1, 3);
-        assert_eq!(left(), ["b", "c", "locked", "running"], "too many");
-        forget(root.path(), SystemTime::now() + RETRY_WINDOW * 2, 0, 10);
-        assert_eq!(left(), ["locked", "running"]);
+        forget_at(&directory, &running, SystemTime::now(), 1, 10);
+        assert_eq!(left().len(), 4, "all are young");
+        forget_at(&directory, &running, SystemTime::now(), 1, 2);
+        assert_eq!(left(), ["b", "c", "running"], "too many");
+        forget_at(&directory, &running, SystemTime::now() + RETRY_WINDOW * 2, 0, 10);
+        assert_eq!(left(), ["running"]);
     }
 }

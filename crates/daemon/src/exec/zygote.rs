@@ -1,8 +1,8 @@
 //! The zygote: a small process with one thread that forks shims.
 //!
 //! podbayd has several threads, so it can't fork without an exec; a shim made by fork and exec costs a millisecond more. The
-//! zygote is forked off before podbayd has threads. It knows nothing: each byte on its socket brings three descriptors, and the
-//! fork reads the rest from the last of them.
+//! zygote is forked off before podbayd has threads. It knows nothing: each byte on its socket brings four descriptors, and the
+//! fork reads the rest from the second of them.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,18 +18,20 @@ use crate::sys::{self, Fork, Reaped};
 /// The number of the bars' descriptor: the socket has 3.
 const BARS: i32 = 4;
 
-/// Directory, listening socket, first connection.
+/// Listening socket, line to podbayd, the files `output` and `record`.
 const DESCRIPTORS: usize = descriptors::MOST;
 
 /// The way to the zygote.
+#[derive(Debug)]
 pub struct Zygote {
     socket: UnixStream,
+    pid: i32,
     cell: Option<Cell>,
     filter: Option<CommandFilter>,
 }
 
 /// A zygote that was forked before there was an asynchronous runtime.
-pub struct Forked(std::os::unix::net::UnixStream);
+pub struct Forked(std::os::unix::net::UnixStream, i32);
 
 /// Forks the zygote. To be called first of all, while there is one thread and no descriptor of importance.
 ///
@@ -39,7 +41,7 @@ pub fn fork(cell: Option<&Cell>, filter: Option<CommandFilter>) -> io::Result<Fo
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     let bars = cell.map(Cell::prepare).transpose().map_err(io::Error::other)?;
     match sys::fork()? {
-        Fork::Parent => Ok(Forked(ours)),
+        Fork::Parent(pid) => Ok(Forked(ours, pid)),
         Fork::Child => {
             drop(ours);
             std::process::exit(main(theirs.into(), bars, filter));
@@ -54,7 +56,7 @@ impl Zygote {
     /// When the socket can't be watched.
     pub fn new(forked: Forked, cell: Option<Cell>, filter: Option<CommandFilter>) -> io::Result<Self> {
         forked.0.set_nonblocking(true)?;
-        Ok(Self { socket: UnixStream::from_std(forked.0)?, cell, filter })
+        Ok(Self { socket: UnixStream::from_std(forked.0)?, pid: forked.1, cell, filter })
     }
 
     /// Starts another one by running podbayd anew, after the first was killed.
@@ -71,8 +73,18 @@ impl Zygote {
         if let Some(filter) = self.filter {
             command.arg("--command-filter").arg(filter.as_str());
         }
-        command.spawn()?;
-        Self::new(Forked(ours), self.cell.clone(), self.filter)
+        let pid = command.spawn()?.id() as i32;
+        Self::new(Forked(ours, pid), self.cell.clone(), self.filter)
+    }
+
+    /// Its process id. It is a child of podbayd.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Whether it is there. It may be stopped.
+    pub fn is_alive(&self) -> bool {
+        crate::process_tree::is_child_of(self.pid, None)
     }
 
     /// Forks a shim with these descriptors.
@@ -125,13 +137,14 @@ pub fn main(socket: OwnedFd, bars: Option<Bars>, filter: Option<CommandFilter>) 
         }
         if request {
             match receive(socket.as_fd()) {
-                Ok(Some([dir, listener, first])) => match sys::fork() {
+                Ok(Some([listener, line, output, record])) => match sys::fork() {
                     Ok(Fork::Child) => {
                         drop((socket, children));
-                        std::process::exit(crate::shim::run(dir, listener, first, bars));
+                        let files = (output.into(), record.into());
+                        std::process::exit(crate::shim::run(listener, line, files, bars));
                     }
                     // Closing the descriptors tells podbayd that there is no shim.
-                    Ok(Fork::Parent) | Err(_) => {}
+                    Ok(Fork::Parent(_)) | Err(_) => {}
                 },
                 Ok(None) => return 0,
                 Err(_) => return 1,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes, BytesMut};
 use podbay_proto::body::Payload;
 use podbay_proto::exec::{
-    Attach, Attached, Command, ExecId, Info, Input, InputTaken, Run, RunOutput, Signal, Signalled, Start, State,
-    Status, Stream,
+    Attach, Attached, Command, ExecId, Info, Input, InputTaken, Run, RunOutput, Signal, Signalled, Start, Status,
+    Stream,
 };
 use podbay_proto::record::{self, Record, RecordReader};
 use podbay_proto::{Error, ErrorCode, Result};
@@ -16,29 +16,29 @@ use tokio::sync::mpsc;
 use super::reply::Reply;
 use crate::exec::control::{MAX_INPUT, Request};
 use crate::exec::log::{CHUNK, Cursor, Piece};
-use crate::exec::{Execs, Found, Link, collect};
+use crate::exec::{Execs, Found, Link, Watched, collect};
+
+/// How long a shim that has hung up may take to say that its command has ended.
+const GOING: std::time::Duration = std::time::Duration::from_millis(100);
 
 type Pieces = mpsc::Sender<io::Result<Bytes>>;
 
 /// Starts a command and tells about it.
-pub async fn start(execs: &Execs, request: Start) -> Result<Reply> {
+pub async fn start(execs: &Arc<Execs>, request: Start) -> Result<Reply> {
     let (found, _) = execs.start(&request.id, request.command).await?;
-    Reply::new(&tell(execs, &request.id, found).await?)
+    Reply::new(&tell(execs, found).await)
 }
 
 /// Tells about a command.
-pub async fn status(execs: &Execs, request: Status) -> Result<Reply> {
+pub async fn status(execs: &Arc<Execs>, request: Status) -> Result<Reply> {
     let found = execs.find(&request.id).await?;
-    Reply::new(&tell(execs, &request.id, found).await?)
+    Reply::new(&tell(execs, found).await)
 }
 
-async fn tell(execs: &Execs, id: &ExecId, found: Found) -> Result<Info> {
+async fn tell(execs: &Arc<Execs>, found: Found) -> Info {
     match found {
-        Found::Settled(info) => Ok(info),
-        Found::Shim(mut link) => match link.ask(&Request::Status, &[]).await {
-            Ok(info) => Ok(info),
-            Err(_) => execs.settled(id),
-        },
+        Found::Settled(info) => info,
+        Found::Live(watched) => execs.status(&watched).await,
     }
 }
 
@@ -47,10 +47,7 @@ pub async fn run(execs: &Arc<Execs>, request: Run) -> Result<Reply> {
     let (found, _) = start_or_find(execs, &request.id, request.command).await?;
     let info = match found {
         Found::Settled(info) => info,
-        Found::Shim(mut link) => match link.end().await {
-            Some(info) => info,
-            None => execs.settled(&request.id)?,
-        },
+        Found::Live(watched) => execs.info(&watched, Some(watched.end().await)),
     };
     let mut log = execs.log(&request.id)?;
     // What couldn't be written, on a full disk, was printed all the same and counts as left out.
@@ -65,7 +62,7 @@ pub async fn run(execs: &Arc<Execs>, request: Run) -> Result<Reply> {
     Reply::with_payload(&head, Payload::Bytes(collected.bytes))
 }
 
-async fn start_or_find(execs: &Execs, id: &ExecId, command: Option<Command>) -> Result<(Found, bool)> {
+async fn start_or_find(execs: &Arc<Execs>, id: &ExecId, command: Option<Command>) -> Result<(Found, bool)> {
     match command {
         Some(command) => execs.start(id, command).await,
         None => execs.find(id).await.map(|found| (found, false)),
@@ -97,10 +94,18 @@ async fn follow(execs: &Execs, id: &ExecId, found: Found, offset: u64, pieces: &
     let mut offset = offset;
     let info = match found {
         Found::Settled(info) => info,
-        Found::Shim(link) => match follow_shim(link, &mut offset, pieces).await? {
-            Followed::ToTheEnd => return Ok(()),
-            Followed::ShimGone => execs.settled(id).map_err(io::Error::other)?,
-        },
+        Found::Live(watched) => {
+            if let Ok(link) = Link::open(&watched).await
+                && let Followed::ToTheEnd = follow_shim(execs, &watched, link, &mut offset, pieces).await?
+            {
+                return Ok(());
+            }
+            // The shim has gone, or can't be reached: then the rest comes at the end.
+            tokio::select! {
+                end = watched.end() => execs.info(&watched, Some(end)),
+                () = pieces.closed() => return Ok(()),
+            }
+        }
     };
     // The shim has gone, and what it left is in the files.
     let mut log = execs.log(id).map_err(io::Error::other)?;
@@ -130,7 +135,13 @@ enum Followed {
     ShimGone,
 }
 
-async fn follow_shim(mut link: Link, offset: &mut u64, pieces: &Pieces) -> io::Result<Followed> {
+async fn follow_shim(
+    execs: &Execs,
+    watched: &Watched,
+    mut link: Link,
+    offset: &mut u64,
+    pieces: &Pieces,
+) -> io::Result<Followed> {
     if link.send(&Request::Attach { offset: *offset }, &[]).await.is_err() {
         return Ok(Followed::ShimGone);
     }
@@ -143,11 +154,16 @@ async fn follow_shim(mut link: Link, offset: &mut u64, pieces: &Pieces) -> io::R
             () = pieces.closed() => return Ok(Followed::ToTheEnd),
         };
         let Some(record) = next else { return Ok(Followed::ShimGone) };
-        *offset += record.span();
+        *offset = offset.saturating_add(record.span());
         let (bytes, last) = match record {
             Record::Output(stream, data) => (encode_output(stream, &data), false),
             Record::Lost(count) => (record::encode_lost(count).into(), false),
-            Record::End(info) => (record::encode_end(&info).map_err(io::Error::other)?.into(), true),
+            Record::End(info) => {
+                // The shim's word counts for how the command ended and what it left, not for which command it is.
+                let Info { command, started_ms, id, log, .. } = execs.info(watched, None);
+                let info = Info { command, started_ms, id, log, ..*info };
+                (record::encode_end(&info).map_err(io::Error::other)?.into(), true)
+            }
         };
         if pieces.send(Ok(bytes)).await.is_err() || last {
             return Ok(Followed::ToTheEnd);
@@ -163,16 +179,17 @@ fn encode_output(stream: Stream, data: &[u8]) -> Bytes {
 }
 
 /// Why a shim hung up on input: the command has ended, or bytes before it are missing.
-async fn refused(execs: &Execs, request: &Input) -> Result<InputTaken> {
-    let info = match execs.find(&request.id).await? {
-        Found::Settled(info) => Some(info),
-        // The outcome is on file before the shim goes, and its socket can still be reached while it goes.
-        Found::Shim(_) => {
-            Some(execs.settled(&request.id)?).filter(|info| matches!(info.state, State::Exited(_) | State::Failed(_)))
-        }
+async fn refused(execs: &Arc<Execs>, request: &Input) -> Result<InputTaken> {
+    let ended = match execs.find(&request.id).await? {
+        Found::Settled(info) => Some(info.input_bytes),
+        // The shim tells of the end before it goes, and its socket can still be reached while it goes.
+        Found::Live(watched) => match tokio::time::timeout(GOING, watched.end()).await {
+            Ok((outcome, _)) => Some(outcome.input_bytes),
+            Err(_) => None,
+        },
     };
-    if let Some(info) = info {
-        return Ok(InputTaken { total: info.input_bytes, closed: true });
+    if let Some(total) = ended {
+        return Ok(InputTaken { total, closed: true });
     }
     let message =
         format!("command {}: input at offset {} was refused: bytes before it are missing", request.id, request.offset);
@@ -180,16 +197,17 @@ async fn refused(execs: &Execs, request: &Input) -> Result<InputTaken> {
 }
 
 /// Writes to a command's standard input.
-pub async fn input(execs: &Execs, request: Input, data: &[u8]) -> Result<Reply> {
+pub async fn input(execs: &Arc<Execs>, request: Input, data: &[u8]) -> Result<Reply> {
     if data.len() > MAX_INPUT {
         let message = format!("{} bytes of input at once are too many: send at most {MAX_INPUT}", data.len());
         return Err(Error::new(ErrorCode::TooLarge, message));
     }
     let taken = match execs.find(&request.id).await? {
         Found::Settled(info) => InputTaken { total: info.input_bytes, closed: true },
-        Found::Shim(mut link) => {
+        Found::Live(watched) => {
             let ask = Request::Input { offset: request.offset, close: request.close, length: data.len() };
-            match link.ask(&ask, data).await {
+            let asked = async { Link::open(&watched).await?.ask(&ask, data).await };
+            match asked.await {
                 Ok(taken) => taken,
                 Err(_) => refused(execs, &request).await?,
             }
@@ -199,17 +217,14 @@ pub async fn input(execs: &Execs, request: Input, data: &[u8]) -> Result<Reply> 
 }
 
 /// Sends a signal to a command.
-pub async fn signal(execs: &Execs, request: Signal) -> Result<Reply> {
-    if rustix::process::Signal::from_named_raw(request.signal).is_none() {
+pub async fn signal(execs: &Arc<Execs>, request: Signal) -> Result<Reply> {
+    let Some(signal) = rustix::process::Signal::from_named_raw(request.signal) else {
         let message = format!("there is no signal {}", request.signal);
         return Err(Error::new(ErrorCode::InvalidArgument, message));
-    }
+    };
     let signalled = match execs.find(&request.id).await? {
         Found::Settled(_) => Signalled { processes: 0 },
-        Found::Shim(mut link) => link
-            .ask(&Request::Signal { signal: request.signal, target: request.target }, &[])
-            .await
-            .unwrap_or(Signalled { processes: 0 }),
+        Found::Live(watched) => execs.signal(&watched, signal, request.target).await,
     };
     Reply::new(&signalled)
 }

@@ -119,7 +119,7 @@ pub async fn expired(daemon: Arc<Daemon>) {
         if let Some(limit) = limits.idle {
             let quiet = daemon.activity.idle().min(now - busy_at);
             if quiet >= limit {
-                if daemon.execs.running().await == 0 {
+                if daemon.execs.running() == 0 {
                     return;
                 }
                 busy_at = now;

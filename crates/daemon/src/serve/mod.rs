@@ -154,6 +154,7 @@ async fn serve(options: Options, state: &Path, socket: Option<OwnedFd>, forked: 
         mounts: desk::Mounts::look(),
         lifetime,
     });
+    daemon.execs.adopt_all().await;
     let mut ends = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::spawn(reap(signal(SignalKind::child())?));
     for address in options.listen {

@@ -126,7 +126,7 @@ fn was_served(result: &Result<Reply>) -> bool {
 
 impl Daemon {
     async fn welcome(&self) -> Welcome {
-        let running = self.execs.running().await;
+        let running = self.execs.running();
         if running > 0 {
             self.activity.touch();
         }

@@ -21,9 +21,6 @@ use crate::sys;
 /// What runs a line of text.
 const SHELL: &str = "/bin/sh";
 
-/// The kernel takes no argument longer than this, its final NUL included.
-const MAX_ARGUMENT: usize = 128 << 10;
-
 /// A command's own process and the shim's ends of its pipes.
 pub struct Child {
     /// Its process id.
@@ -122,11 +119,10 @@ fn command_line(start: &control::Start) -> Result<process::Command> {
         Program::Shell(line) if line.as_bytes().contains(&0) => Err(nul()),
         Program::Shell(line) => {
             let mut command = process::Command::new(SHELL);
-            if line.as_bytes().len() < MAX_ARGUMENT {
-                command.arg("-c").arg(os(line));
-            } else {
-                command.arg(write_script(start, line)?);
-            }
+            match &start.script {
+                Some(script) => command.arg(os(script)),
+                None => command.arg("-c").arg(os(line)),
+            };
             Ok(command)
         }
         Program::Argv(words) => {
@@ -141,17 +137,6 @@ fn command_line(start: &control::Start) -> Result<process::Command> {
             Ok(command)
         }
     }
-}
-
-/// A line that is too long for `sh -c` becomes a file in the command's directory, which is the shim's own.
-fn write_script(start: &control::Start, line: &RawPath) -> Result<std::path::PathBuf> {
-    std::fs::write(control::SCRIPT, line.as_bytes()).map_err(|error| {
-        Error::new(
-            ErrorCode::Io,
-            format!("the command is too long for an argument and can't be written to a file: {error}"),
-        )
-    })?;
-    Ok(std::path::Path::new(os(&start.log)).with_file_name(control::SCRIPT))
 }
 
 fn os(bytes: &RawPath) -> &std::ffi::OsStr {

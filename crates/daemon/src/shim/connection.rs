@@ -11,6 +11,9 @@ use podbay_proto::record;
 use crate::exec::control::Request;
 use crate::exec::log::{CHUNK, Cursor, Log, Piece};
 
+/// The longest request. What to run comes in the first one, which is read elsewhere.
+const MAX_REQUEST: usize = 64 << 10;
+
 /// What a connection is for at the moment.
 #[derive(Debug)]
 pub enum Role {
@@ -18,8 +21,8 @@ pub enum Role {
     Asking,
     /// It gets the output up to `until`, when that is known, and then the end.
     Following { cursor: Cursor, until: Option<u64> },
-    /// It gets the end.
-    Waiting,
+    /// It is podbayd's eye on the command, and gets reports.
+    Watching,
     /// It brings input.
     Feeding { offset: u64, left: usize, close: bool },
     /// It is closed once all is sent.
@@ -52,11 +55,19 @@ impl Connection {
             socket,
             role: Role::Asking,
             progress: Instant::now(),
-            requests: HeadReader::default(),
+            requests: HeadReader::at_most(MAX_REQUEST),
             unread,
             unsent: Vec::new(),
             sent: 0,
         })
+    }
+
+    /// The line to podbayd, with what was read of it already.
+    ///
+    /// # Errors
+    /// When the socket can't be made non-blocking.
+    pub fn watching(socket: UnixStream, unread: Bytes) -> io::Result<Self> {
+        Ok(Self { role: Role::Watching, ..Self::new(socket, unread)? })
     }
 
     /// Whether something waits to be sent.
@@ -157,12 +168,8 @@ impl Connection {
                         (None, None) => return Ok(()),
                     }
                 }
-                Role::Waiting => match end {
-                    Some(end) => self.finish(end),
-                    None => return Ok(()),
-                },
                 Role::Closing => return Err(io::ErrorKind::ConnectionAborted.into()),
-                Role::Asking | Role::Feeding { .. } => return Ok(()),
+                Role::Asking | Role::Watching | Role::Feeding { .. } => return Ok(()),
             }
         }
     }

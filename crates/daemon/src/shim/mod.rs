@@ -1,25 +1,26 @@
 //! The shim: the process beside each command that owns its output, its clock and everything it started.
 //!
-//! It has one thread and one loop. It is forked by the [zygote](crate::exec::zygote) with the command's directory (locked: the
-//! lock is the sign of its life), the listening socket in it, and a first connection that brings the command. podbayd may come
-//! and go; the shim stays until nothing of the command is left.
+//! It has one thread and one loop. It is forked by the [zygote](crate::exec::zygote) with all that it needs open: its listening
+//! socket, the line to podbayd, which brings the command and whose closing is the sign of the shim's death, and the two files
+//! that it writes. It opens, makes, renames and removes nothing in podbayd's directory, where it has no right to. podbayd may
+//! come and go; the shim stays until nothing of the command is left.
 
 mod child;
 mod confinement;
 mod connection;
 mod input;
 mod launch;
-mod tree;
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use podbay_jail::{Bars, Errands};
-use podbay_proto::exec::{Exit, Info, Signalled, State, Stream, Target, Usage};
-use podbay_proto::message::{HeadReader, decode_head};
+use podbay_proto::exec::{Exit, Info, Process, Signalled, State, Stream, Target, Usage};
+use podbay_proto::message::{HeadReader, decode_head, encode_head};
 use podbay_proto::record;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::Signal;
@@ -29,9 +30,10 @@ use self::confinement::Confinement;
 use self::connection::{Connection, Role};
 use self::input::Input;
 use crate::complaint::complain;
-use crate::exec::control::{self, Request};
+use crate::exec::control::{self, MAX_PROCESSES, Report, Request};
 use crate::exec::log::{CHUNK, Cursor, LogWriter};
-use crate::exec::reserve;
+use crate::exec::record::{Outcome, Record};
+use crate::process_tree;
 use crate::sys::{self, Ended, Reaped};
 
 /// A reader that takes nothing for this long doesn't hold the command back any longer.
@@ -40,12 +42,15 @@ const STALLED: Duration = Duration::from_secs(60);
 /// How often killing is tried again while something is left: a process in the kernel's hands dies later.
 const KILL_AGAIN: Duration = Duration::from_millis(20);
 
+/// More connections than this wait: podbayd needs a few, and a command could make any number.
+const MOST_CONNECTIONS: usize = 512;
+
 /// Runs a command to its end. Called in a fresh fork of the zygote; the process ends with this call.
 ///
 /// Where commands are confined more than the shim, `bars` are what keeps them.
-pub fn run(dir: OwnedFd, listener: OwnedFd, first: OwnedFd, bars: Option<Bars>) -> i32 {
-    // With nobody to tell, the directory without its final file tells that the outcome is unknown.
-    match Shim::start(dir, listener.into(), first.into(), bars).and_then(|mut shim| shim.attend()) {
+pub fn run(listener: OwnedFd, line: OwnedFd, files: (File, File), bars: Option<Bars>) -> i32 {
+    // With nobody to tell, the record without an outcome tells that it is unknown.
+    match Shim::start(listener.into(), line.into(), files, bars).and_then(|mut shim| shim.attend()) {
         Ok(()) => 0,
         Err(error) => {
             complain(format_args!("a command's shim gave up: {error}"));
@@ -56,7 +61,7 @@ pub fn run(dir: OwnedFd, listener: OwnedFd, first: OwnedFd, bars: Option<Bars>) 
 
 struct Shim {
     start: control::Start,
-    started: (Instant, SystemTime),
+    started: Instant,
     log: LogWriter,
     main: Option<i32>,
     ended: Option<Ended>,
@@ -64,8 +69,8 @@ struct Shim {
     input: Input,
     clock: Clock,
     killed: bool,
-    /// The command as its final file has it, once it has ended.
-    last: Option<Info>,
+    /// How the command ended, once it has.
+    last: Option<Outcome>,
     /// The same as a record.
     end: Option<Vec<u8>>,
     has_children: bool,
@@ -85,21 +90,27 @@ struct Clock {
 }
 
 impl Shim {
-    fn start(dir: OwnedFd, listener: UnixListener, mut first: UnixStream, bars: Option<Bars>) -> io::Result<Self> {
-        rustix::process::fchdir(&dir)?;
+    fn start(
+        listener: UnixListener,
+        mut line: UnixStream,
+        (output, record): (File, File),
+        bars: Option<Bars>,
+    ) -> io::Result<Self> {
+        // podbayd takes a shim that hasn't spoken for one that will never run anything: so this comes first, and must succeed.
+        line.write_all(&encode_head(&Report::Begun).map_err(io::Error::other)?)?;
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let children = sys::child_signals()?;
         listener.set_nonblocking(true)?;
-        let (start, unread) = read_start(&mut first)?;
-        let now = (Instant::now(), SystemTime::now());
+        let (start, unread) = read_start(&mut line)?;
+        let now = Instant::now();
         let timeout = start.command.timeout_ms;
         let clock = Clock {
-            deadline: (timeout > 0).then(|| now.0.checked_add(Duration::from_millis(timeout))).flatten(),
+            deadline: (timeout > 0).then(|| now.checked_add(Duration::from_millis(timeout))).flatten(),
             ..Clock::default()
         };
         let mut shim = Self {
             started: now,
-            log: LogWriter::new(dir),
+            log: LogWriter::new(output, record, largest_file()),
             main: None,
             ended: None,
             outputs: [None, None],
@@ -112,14 +123,10 @@ impl Shim {
             confinement: None,
             errands: None,
             listener,
-            connections: vec![Connection::new(first, unread)?],
+            connections: vec![Connection::watching(line, unread)?],
             children,
             start,
         };
-        let begun = json(&shim.account(State::Running))?;
-        if !reserve::lay_in(control::BEGUN, &begun) {
-            complain(format_args!("command {}: the disk is full, and its outcome may get lost", shim.start.id));
-        }
         let spawned = Confinement::make(&shim.start.id, &shim.start.command.limits).and_then(|confinement| {
             shim.confinement = confinement;
             child::spawn(&shim.start, shim.confinement.as_ref(), bars)
@@ -151,13 +158,20 @@ impl Shim {
             self.input.feed();
             self.watch_clock();
             self.conclude()?;
+            let done = self.last.is_some() && !self.has_children;
+            if done {
+                self.report(&Report::Gone)?;
+            }
             self.pump();
-            if self.last.is_some() && !self.has_children {
+            if done {
                 self.confinement.iter().for_each(Confinement::remove);
                 // What readers have not got yet is in the files.
                 return Ok(());
             }
             held_back = self.hold_back();
+            if self.log.wants_room() {
+                self.report(&Report::Room)?;
+            }
             self.wait(held_back)?;
         }
     }
@@ -176,20 +190,20 @@ impl Shim {
                 })
                 .min()
         };
-        if self.log.make_room(needed(&self.connections)) {
+        if self.log.has_room(needed(&self.connections)) {
             return false;
         }
         self.connections.retain(|connection| {
             !matches!(connection.role, Role::Following { .. }) || connection.progress.elapsed() < STALLED
         });
-        !self.log.make_room(needed(&self.connections))
+        !self.log.has_room(needed(&self.connections))
     }
 
     fn wait(&self, held_back: bool) -> io::Result<()> {
-        let mut fds = vec![
-            PollFd::new(&self.children, PollFlags::IN),
-            PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN),
-        ];
+        let mut fds = vec![PollFd::new(&self.children, PollFlags::IN)];
+        if self.connections.len() < MOST_CONNECTIONS {
+            fds.push(PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN));
+        }
         if !held_back {
             fds.extend(self.outputs.iter().flatten().map(|output| PollFd::new(output, PollFlags::IN)));
         }
@@ -277,7 +291,9 @@ impl Shim {
     }
 
     fn accept(&mut self) {
-        while let Ok((socket, _)) = self.listener.accept() {
+        while self.connections.len() < MOST_CONNECTIONS
+            && let Ok((socket, _)) = self.listener.accept()
+        {
             if let Ok(connection) = Connection::new(socket, Bytes::new()) {
                 self.connections.push(connection);
             }
@@ -299,12 +315,12 @@ impl Shim {
                         return Ok(());
                     }
                 }
-                Role::Asking => match connection.next_request()? {
+                Role::Asking | Role::Watching => match connection.next_request()? {
                     Some(request) => self.handle(connection, request)?,
                     None => return Ok(()),
                 },
                 // Nothing is expected any more; reading tells when the other side has gone.
-                Role::Following { .. } | Role::Waiting => {
+                Role::Following { .. } => {
                     return connection.next_request().map(|_| ());
                 }
                 Role::Closing => return Ok(()),
@@ -321,8 +337,18 @@ impl Shim {
                 connection.progress = Instant::now();
                 Ok(())
             }
-            Request::Wait => {
-                connection.role = Role::Waiting;
+            Request::Watch => {
+                connection.role = Role::Watching;
+                connection.answer(&Report::Begun)?;
+                match &self.last {
+                    Some(last) => connection.answer(&Report::Ended { outcome: last.clone(), processes: self.processes() }),
+                    None => Ok(()),
+                }
+            }
+            Request::Room { used_up } => {
+                if used_up {
+                    self.log.restrict();
+                }
                 Ok(())
             }
             Request::Input { offset, close, length } => {
@@ -334,11 +360,8 @@ impl Shim {
                 connection.answer(&Signalled { processes })
             }
             Request::Status => {
-                let info = match &self.last {
-                    Some(last) => Info { processes: self.processes(), ..last.clone() },
-                    None => self.info(State::Running),
-                };
-                connection.answer(&info)
+                let outcome = self.last.clone().unwrap_or_else(|| self.outcome(State::Running));
+                connection.answer(&Report::Ended { outcome, processes: self.processes() })
             }
         }
     }
@@ -348,16 +371,16 @@ impl Shim {
         match (target, self.main) {
             (Target::Main, Some(main)) => {
                 self.killed |= signal == Signal::KILL || signal == Signal::TERM;
-                u32::from(tree::send(main, signal))
+                u32::from(process_tree::send(main, signal))
             }
             (Target::Main, None) => 0,
             (Target::All, main) => {
                 self.killed |= main.is_some() && (signal == Signal::KILL || signal == Signal::TERM);
                 if signal != Signal::KILL {
-                    return tree::signal_all(signal);
+                    return process_tree::signal_all(signal);
                 }
                 self.clock.kill_at = Some(Instant::now() + KILL_AGAIN);
-                tree::kill_all()
+                process_tree::kill_all()
             }
         }
     }
@@ -369,12 +392,12 @@ impl Shim {
             self.clock.deadline = None;
             if self.last.is_none() {
                 self.clock.timed_out = true;
-                tree::signal_all(Signal::TERM);
+                process_tree::signal_all(Signal::TERM);
                 self.clock.kill_at = Some(now + Duration::from_millis(self.start.command.grace_ms));
             }
         }
         if over(self.clock.kill_at) {
-            tree::kill_all();
+            process_tree::kill_all();
             self.clock.kill_at = Some(now + KILL_AGAIN);
         }
     }
@@ -403,59 +426,69 @@ impl Shim {
             timed_out: self.clock.timed_out,
             killed: self.killed,
             out_of_memory: self.confinement.as_ref().is_some_and(Confinement::out_of_memory),
-            duration_us: self.started.0.elapsed().as_micros() as u64,
+            duration_us: self.started.elapsed().as_micros() as u64,
             usage: Usage { user_us: ended.user_us, system_us: ended.system_us, peak_memory: ended.peak_memory },
         };
         self.settle(State::Exited(exit))
     }
 
     fn settle(&mut self, state: State) -> io::Result<()> {
-        let info = self.info(state);
-        self.write_outcome(&info);
-        self.end = Some(record::encode_end(&info).map_err(io::Error::other)?);
+        let outcome = self.outcome(state);
+        if let Err(error) = Record::end(self.log.record(), self.start.outcome_at, &outcome) {
+            complain(format_args!("command {}: its outcome can't be written: {error}", self.start.id));
+        }
+        let processes = self.processes();
+        self.end = Some(record::encode_end(&self.info(&outcome, processes.clone())).map_err(io::Error::other)?);
         for connection in &mut self.connections {
             if let Role::Following { until, .. } = &mut connection.role {
-                *until = Some(info.output_bytes);
+                *until = Some(outcome.output_bytes);
             }
         }
-        self.last = Some(info);
+        self.report(&Report::Ended { outcome: outcome.clone(), processes })?;
+        self.last = Some(outcome);
         Ok(())
     }
 
-    fn info(&self, state: State) -> Info {
-        Info { processes: self.processes(), ..self.account(state) }
+    /// Tells podbayd.
+    fn report(&mut self, report: &Report) -> io::Result<()> {
+        self.connections
+            .iter_mut()
+            .filter(|connection| matches!(connection.role, Role::Watching))
+            .try_for_each(|connection| connection.answer(report))
     }
 
-    /// The same without what is alive: looking for that takes long where all processes of a machine can be seen.
-    fn account(&self, state: State) -> Info {
-        Info {
-            id: self.start.id.clone(),
-            command: self.start.command.summary(),
-            started_ms: self.started.1.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64,
+    fn outcome(&self, state: State) -> Outcome {
+        Outcome {
             state,
             output_bytes: self.log.log().end(),
             dropped_bytes: self.log.log().dropped(),
-            log: self.start.log.clone(),
             input_bytes: self.input.taken(),
-            processes: Vec::new(),
         }
     }
 
-    fn processes(&self) -> Vec<podbay_proto::exec::Process> {
+    /// The command for whoever follows its output. podbayd fills in what it knows better.
+    fn info(&self, outcome: &Outcome, processes: Vec<Process>) -> Info {
+        Info {
+            id: self.start.id.clone(),
+            command: String::new(),
+            started_ms: self.start.started_ms,
+            state: outcome.state.clone(),
+            output_bytes: outcome.output_bytes,
+            dropped_bytes: outcome.dropped_bytes,
+            log: self.start.log.clone(),
+            input_bytes: outcome.input_bytes,
+            processes,
+        }
+    }
+
+    fn processes(&self) -> Vec<Process> {
         // Looking through /proc costs more than running `true`, and right after the start the answer is known.
-        if self.has_children && self.started.0.elapsed() > Duration::from_millis(1) {
-            tree::descendants()
-        } else {
-            vec![]
+        if !self.has_children || self.started.elapsed() < Duration::from_millis(1) {
+            return Vec::new();
         }
-    }
-
-    /// Writes down how it ended, so that it is there whole or not at all.
-    fn write_outcome(&self, info: &Info) {
-        let written = json(info).and_then(|json| reserve::write(control::BEGUN, &json));
-        if let Err(error) = written.and_then(|()| std::fs::rename(control::BEGUN, control::ENDED)) {
-            complain(format_args!("command {}: its outcome can't be written: {error}", self.start.id));
-        }
+        let mut processes = process_tree::descendants();
+        processes.truncate(MAX_PROCESSES);
+        processes
     }
 
     fn pump(&mut self) {
@@ -464,9 +497,9 @@ impl Shim {
     }
 }
 
-/// What is kept of a command: who reads it finds nothing alive any more, and without them its space is bounded.
-fn json(info: &Info) -> io::Result<Vec<u8>> {
-    Ok(serde_json::to_vec(&Info { processes: Vec::new(), ..info.clone() })?)
+/// The largest file that the kernel lets this process write.
+fn largest_file() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Fsize).current.unwrap_or(u64::MAX)
 }
 
 fn read_start(first: &mut UnixStream) -> io::Result<(control::Start, Bytes)> {

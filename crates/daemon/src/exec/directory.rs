@@ -1,0 +1,242 @@
+//! podbayd's directory of commands, held open.
+//!
+//! Commands run with podbayd's own user, so nothing found here is trusted: directories and files are opened without following
+//! links, only regular files are read, none of it can block, and a mode that a command changed is put back.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use podbay_proto::RawPath;
+use podbay_proto::exec::ExecId;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::log::{self, Log};
+use super::record::{RECORD, Record};
+
+/// The directory's name below the state directory.
+pub const NAME: &str = "exec";
+
+/// More than this many are never looked at: podbayd itself keeps fewer.
+const MOST: usize = 1 << 17;
+
+const PRIVATE: Mode = Mode::from_raw_mode(0o700);
+
+/// The directory of all commands.
+#[derive(Debug)]
+pub struct Directory {
+    state: OwnedFd,
+    root: OwnedFd,
+    path: PathBuf,
+}
+
+impl Directory {
+    /// Opens it below a state directory, making it where it is missing.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub fn open(state: &Path) -> io::Result<Self> {
+        let path = state.join(NAME);
+        let state = File::open(state)?.into();
+        let _ = rustix::fs::fchmod(&state, PRIVATE);
+        match rustix::fs::mkdirat(&state, NAME, PRIVATE) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let root = open_dir(&state, NAME)?;
+        Ok(Self { state, root, path })
+    }
+
+    /// The state directory.
+    pub fn state(&self) -> &OwnedFd {
+        &self.state
+    }
+
+    /// Where the files of a command are, for people.
+    pub fn path_of(&self, id: &ExecId, name: &str) -> PathBuf {
+        self.path.join(id.as_str()).join(name)
+    }
+
+    /// A command's log, for people.
+    pub fn log_path(&self, id: &ExecId) -> RawPath {
+        use std::os::unix::ffi::OsStrExt;
+        RawPath::from(self.path_of(id, log::OUTPUT).as_os_str().as_bytes())
+    }
+
+    /// Makes a command's directory; nothing when there is one already.
+    ///
+    /// # Errors
+    /// When it can't be made.
+    pub fn make(&self, id: &ExecId) -> io::Result<Option<OwnedFd>> {
+        self.insist(None, || match rustix::fs::mkdirat(&self.root, id.as_str(), PRIVATE) {
+            Ok(()) => open_dir(&self.root, id.as_str()).map(Some),
+            Err(Errno::EXIST) => Ok(None),
+            Err(error) => Err(error),
+        })
+    }
+
+    /// Opens a command's directory.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn of(&self, id: &ExecId) -> io::Result<OwnedFd> {
+        self.insist(Some(id), || open_dir(&self.root, id.as_str()))
+    }
+
+    /// Reads a command's record.
+    ///
+    /// # Errors
+    /// When there is none that makes sense.
+    pub fn record(&self, id: &ExecId) -> io::Result<Record> {
+        Record::read(&self.file(id, RECORD, OFlags::RDONLY)?)
+    }
+
+    /// Opens a command's log.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn log(&self, id: &ExecId) -> io::Result<Log> {
+        Log::open(self.file(id, log::OUTPUT, OFlags::RDONLY)?, self.file(id, RECORD, OFlags::RDONLY)?)
+    }
+
+    /// Opens a regular file of a command.
+    ///
+    /// # Errors
+    /// When it isn't there, or is something else.
+    pub fn file(&self, id: &ExecId, name: &str, flags: OFlags) -> io::Result<File> {
+        self.insist(Some(id), || open_file(&open_dir(&self.root, id.as_str())?, name, flags))
+    }
+
+    /// The names of all commands.
+    ///
+    /// # Errors
+    /// When the directory can't be read.
+    pub fn ids(&self) -> io::Result<Vec<ExecId>> {
+        let mut ids = Vec::new();
+        for entry in self.insist(None, || Dir::read_from(&self.root))?.take(MOST) {
+            let entry = entry?;
+            // What is no directory is no command.
+            let id = entry.file_name().to_str().ok().and_then(|name| ExecId::new(name).ok());
+            if !matches!(entry.file_type(), FileType::Directory | FileType::Unknown) {
+                continue;
+            }
+            ids.extend(id);
+        }
+        Ok(ids)
+    }
+
+    /// Removes a command's directory and what podbayd put into it.
+    ///
+    /// # Errors
+    /// When something else is in it.
+    pub fn remove(&self, id: &ExecId) -> io::Result<()> {
+        let dir = self.of(id)?;
+        for name in [log::OUTPUT, RECORD, super::control::SOCKET, super::control::SCRIPT] {
+            match rustix::fs::unlinkat(&dir, name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                // A command may have put a directory there; what it holds is the command's to remove.
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(rustix::fs::unlinkat(&self.root, id.as_str(), AtFlags::REMOVEDIR)?)
+    }
+
+    /// Tries again with the modes put back when a command took podbayd's own rights away.
+    fn insist<T>(&self, id: Option<&ExecId>, attempt: impl Fn() -> rustix::io::Result<T>) -> io::Result<T> {
+        match attempt() {
+            Err(Errno::ACCESS) => {
+                for dir in [&self.state, &self.root] {
+                    rustix::fs::fchmod(dir, PRIVATE)?;
+                }
+                if let Some(id) = id {
+                    let _ = rustix::fs::chmodat(&self.root, id.as_str(), PRIVATE, AtFlags::empty());
+                    for name in [log::OUTPUT, RECORD] {
+                        let file = format!("{id}/{name}");
+                        let _ = rustix::fs::chmodat(&self.root, file, Mode::from_raw_mode(0o600), AtFlags::empty());
+                    }
+                }
+                Ok(attempt()?)
+            }
+            done => Ok(done?),
+        }
+    }
+}
+
+fn open_dir(at: impl AsFd, name: &str) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(at, name, flags, Mode::empty())
+}
+
+/// Makes a file that isn't there.
+///
+/// # Errors
+/// When it is there, or can't be made.
+pub fn create(at: impl AsFd, name: &str) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(at, name, flags, Mode::from_raw_mode(0o600))?.into())
+}
+
+/// Opens a regular file, and nothing else: neither a link nor a pipe, which would keep podbayd waiting.
+fn open_file(at: impl AsFd, name: &str, flags: OFlags) -> rustix::io::Result<File> {
+    let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(at, name, flags, Mode::empty())?;
+    match FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) {
+        FileType::RegularFile => Ok(file.into()),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prepared() -> (tempfile::TempDir, Directory, ExecId) {
+        let state = tempfile::tempdir().unwrap();
+        let directory = Directory::open(state.path()).unwrap();
+        let id = ExecId::new("z").unwrap();
+        assert!(directory.make(&id).unwrap().is_some());
+        assert!(directory.make(&id).unwrap().is_none(), "a command is started once");
+        (state, directory, id)
+    }
+
+    /// A pipe in place of a record once kept podbayd waiting for ever, and a link to /dev/zero took all of its memory.
+    #[test]
+    fn what_is_no_regular_file_is_not_read() {
+        let (state, directory, id) = prepared();
+        let record = state.path().join("exec/z/record");
+        let made = |how: &str| {
+            let _ = std::fs::remove_file(&record);
+            let line = format!("{how} {}", record.display());
+            assert!(std::process::Command::new("sh").args(["-c", &line]).status().unwrap().success());
+        };
+        for how in ["mkfifo", "ln -s /dev/zero", "ln -s /etc/passwd", "mkdir"] {
+            made(how);
+            assert!(directory.record(&id).is_err(), "{how}");
+            assert!(directory.log(&id).is_err(), "{how}");
+        }
+        std::fs::remove_dir(&record).unwrap();
+        std::fs::rename(state.path().join("exec/z"), state.path().join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink("../elsewhere", state.path().join("exec/z")).unwrap();
+        std::fs::write(state.path().join("elsewhere/output"), "").unwrap();
+        assert!(directory.file(&id, log::OUTPUT, OFlags::RDONLY).is_err(), "a link in place of the directory");
+        assert!(directory.ids().unwrap().is_empty());
+    }
+
+    /// A command can change the modes of podbayd's directories even where it can't write to them.
+    #[test]
+    fn modes_are_put_back() {
+        use std::os::unix::fs::PermissionsExt;
+        let (state, directory, id) = prepared();
+        drop(create(directory.of(&id).unwrap(), log::OUTPUT).unwrap());
+        for path in ["exec/z/output", "exec/z", "exec", ""] {
+            std::fs::set_permissions(state.path().join(path), std::fs::Permissions::from_mode(0)).unwrap();
+        }
+        directory.file(&id, log::OUTPUT, OFlags::RDONLY).unwrap();
+        assert_eq!(directory.ids().unwrap(), [id]);
+        for path in ["", "exec"] {
+            std::fs::set_permissions(state.path().join(path), std::fs::Permissions::from_mode(0o700)).unwrap();
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! What is kept of a command in its `record` file: what was started, by podbayd, and how it ended, by the shim.
+//!
+//! Two lines of JSON in a space of fixed size, which is written in full at the beginning: on a full disk a line can still
+//! be put into it. A line counts once its final newline is there, so that a half-written outcome is none.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use podbay_proto::exec::{Command, State};
+use podbay_proto::{Error, ErrorCode};
+use serde::{Deserialize, Serialize};
+
+/// The file's name in the command's directory.
+pub const RECORD: &str = "record";
+
+/// The space of both lines.
+pub const SPACE: usize = 8 << 10;
+
+/// The most of an error's message that is kept.
+const MESSAGE: usize = 1 << 10;
+
+/// What was started.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Begun {
+    /// What is run, shortened.
+    pub command: String,
+    /// When: milliseconds since 1970.
+    pub started_ms: u64,
+    /// How long it may run; 0 means for ever.
+    pub timeout_ms: u64,
+    /// How long after that it is killed.
+    pub grace_ms: u64,
+}
+
+impl Begun {
+    /// A command that starts now.
+    pub fn now(command: &Command) -> Self {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        Self {
+            // Bounded here as well: the outcome needs its part of the space.
+            command: command.summary().chars().take(256).collect(),
+            started_ms: now.as_millis() as u64,
+            timeout_ms: command.timeout_ms,
+            grace_ms: command.grace_ms,
+        }
+    }
+}
+
+/// How it ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// `Exited` or `Failed`; `Lost` where nobody knows.
+    pub state: State,
+    /// How many bytes it printed.
+    pub output_bytes: u64,
+    /// How many of these the log no longer has.
+    pub dropped_bytes: u64,
+    /// How many bytes of standard input it was given.
+    pub input_bytes: u64,
+}
+
+impl Outcome {
+    /// The outcome of a command of which nothing is known but what is in its log.
+    pub fn lost(output_bytes: u64) -> Self {
+        Self { state: State::Lost, output_bytes, dropped_bytes: 0, input_bytes: 0 }
+    }
+
+    /// The outcome of a command that didn't run.
+    pub fn failed(error: Error) -> Self {
+        Self { state: State::Failed(error), output_bytes: 0, dropped_bytes: 0, input_bytes: 0 }
+    }
+}
+
+/// What a file says.
+#[derive(Debug)]
+pub struct Record {
+    /// What was started.
+    pub begun: Begun,
+    /// How it ended, if it did and somebody could write it down.
+    pub outcome: Option<Outcome>,
+    /// Where the outcome stands, or will.
+    pub outcome_at: u64,
+}
+
+impl Record {
+    /// Writes the first line, and blanks where the second will be.
+    ///
+    /// # Errors
+    /// When there is no room.
+    pub fn begin(file: &File, begun: &Begun) -> io::Result<u64> {
+        let mut space = line(begun)?;
+        let outcome_at = space.len();
+        space.resize(SPACE, b' ');
+        file.write_all_at(&space, 0)?;
+        Ok(outcome_at as u64)
+    }
+
+    /// Writes the second.
+    ///
+    /// # Errors
+    /// When it can't be written.
+    pub fn end(file: &File, outcome_at: u64, outcome: &Outcome) -> io::Result<()> {
+        let room = (SPACE as u64).saturating_sub(outcome_at) as usize;
+        let mut json = line(outcome)?;
+        if json.len() > room {
+            json = line(&shortened(outcome))?;
+        }
+        if json.len() > room {
+            return Err(io::Error::other("the outcome is too long for its place"));
+        }
+        file.write_all_at(&json, outcome_at)
+    }
+
+    /// Reads both.
+    ///
+    /// # Errors
+    /// When the file can't be read, or isn't a record.
+    pub fn read(file: &File) -> io::Result<Self> {
+        let mut space = vec![0; SPACE];
+        let mut count = 0;
+        while count < SPACE {
+            match file.read_at(&mut space[count..], count as u64)? {
+                0 => break,
+                more => count += more,
+            }
+        }
+        let mut lines = space[..count].split_inclusive(|byte| *byte == b'\n');
+        let mut next = || lines.next().and_then(|line| line.strip_suffix(b"\n"));
+        let first = next().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a command's record is damaged"))?;
+        let begun = serde_json::from_slice(first)?;
+        let outcome = next().and_then(|json| serde_json::from_slice::<Outcome>(json).ok());
+        // Only these are ever written; anything else didn't come from a shim.
+        let outcome = outcome.filter(|outcome| matches!(outcome.state, State::Exited(_) | State::Failed(_)));
+        Ok(Self { begun, outcome, outcome_at: first.len() as u64 + 1 })
+    }
+}
+
+fn line(value: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut json = serde_json::to_vec(value)?;
+    json.push(b'\n');
+    Ok(json)
+}
+
+/// Without what may be long: the path in an error, and the end of its message.
+fn shortened(outcome: &Outcome) -> Outcome {
+    let state = match &outcome.state {
+        State::Failed(error) => {
+            let message: String = error.message.chars().take(MESSAGE / 4).collect();
+            State::Failed(Error::new(error.code, message).with_errno(error.errno))
+        }
+        State::Exited(_) | State::Running | State::Lost => outcome.state.clone(),
+    };
+    Outcome { state, ..outcome.clone() }
+}
+
+/// Why a command couldn't be started.
+pub fn not_started(why: impl std::fmt::Display) -> Outcome {
+    Outcome::failed(Error::new(ErrorCode::SpawnFailed, why.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(message: &str) -> Outcome {
+        Outcome::failed(Error::at(ErrorCode::NotFound, &"/x".repeat(2000).into(), message))
+    }
+
+    #[test]
+    fn a_half_written_outcome_is_none() {
+        let file = tempfile::tempfile().unwrap();
+        let begun = Begun::now(&Command::shell("true"));
+        let at = Record::begin(&file, &begun).unwrap();
+        assert!(Record::read(&file).unwrap().outcome.is_none());
+        let whole = line(&Outcome::failed(Error::new(ErrorCode::Io, "x"))).unwrap();
+        for cut in 0..whole.len() {
+            file.write_all_at(&whole[..cut], at).unwrap();
+            assert!(Record::read(&file).unwrap().outcome.is_none(), "{cut}");
+        }
+        file.write_all_at(&whole, at).unwrap();
+        let record = Record::read(&file).unwrap();
+        assert!(record.outcome.is_some());
+        assert_eq!((record.begun.started_ms, record.outcome_at), (begun.started_ms, at));
+    }
+
+    #[test]
+    fn an_outcome_always_has_room() {
+        let file = tempfile::tempfile().unwrap();
+        let at = Record::begin(&file, &Begun::now(&Command::shell("x".repeat(100_000)))).unwrap();
+        Record::end(&file, at, &outcome(&"ü\n\"".repeat(10_000))).unwrap();
+        let read = Record::read(&file).unwrap().outcome.unwrap();
+        assert!(matches!(read.state, State::Failed(error) if error.code == ErrorCode::NotFound));
+        assert_eq!(file.metadata().unwrap().len(), SPACE as u64);
+    }
+
+    #[test]
+    fn what_is_no_record_is_an_error() {
+        let file = tempfile::tempfile().unwrap();
+        assert!(Record::read(&file).is_err());
+        file.write_all_at(&[b'x'; 3 * SPACE], 0).unwrap();
+        assert!(Record::read(&file).is_err());
+    }
+}

@@ -1,0 +1,341 @@
+//! podbayd's own eye on each command: whether its shim lives, how it ended, and when its time is up.
+//!
+//! A command can stop, kill or fool its shim, so podbayd doesn't rely on it. Each shim has a *line* to podbayd, a pair of
+//! sockets of which no command can get an end: its closing is the shim's death, and what comes through it is the shim's
+//! own word, with the kernel's word on who sent it. When a command's time and some slack are over and the shim hasn't
+//! said how it ended, podbayd ends it: shim, command and everything below.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use podbay_proto::exec::{ExecId, Exit, Info, Process, State};
+use podbay_proto::message::{HeadReader, decode_head, encode_head};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+use tokio::io::{AsyncWriteExt, Interest};
+use tokio::net::UnixStream;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use super::Execs;
+use super::control::{MAX_REPORT, Report, Request};
+use super::record::{Begun, Outcome, Record, RECORD};
+use crate::complaint::complain;
+use crate::process_tree;
+
+/// How long after its command's last moment a shim has to say so itself.
+const SLACK: Duration = Duration::from_secs(1);
+
+/// How long podbayd goes on killing before it answers its callers all the same.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A command of which something may be alive.
+#[derive(Debug)]
+pub struct Watched {
+    /// Its name.
+    pub id: ExecId,
+    /// What was started.
+    pub begun: Begun,
+    /// Its shim's process id, as the kernel says; 0 until the shim has spoken.
+    shim: AtomicI32,
+    ended: watch::Sender<Option<(Outcome, Vec<Process>)>>,
+    kill: Notify,
+}
+
+impl Watched {
+    pub(super) fn new(id: ExecId, begun: Begun) -> Arc<Self> {
+        let ended = watch::Sender::new(None);
+        Arc::new(Self { id, begun, shim: AtomicI32::new(0), ended, kill: Notify::new() })
+    }
+
+    /// The shim's process id, if it is known.
+    pub fn shim(&self) -> Option<i32> {
+        Some(self.shim.load(Ordering::Relaxed)).filter(|pid| *pid > 0)
+    }
+
+    /// How it ended, if it has.
+    pub fn outcome(&self) -> Option<(Outcome, Vec<Process>)> {
+        self.ended.borrow().clone()
+    }
+
+    /// Waits for its end.
+    pub async fn end(&self) -> (Outcome, Vec<Process>) {
+        let mut ended = self.ended.subscribe();
+        loop {
+            if let Some(end) = ended.borrow_and_update().clone() {
+                return end;
+            }
+            if ended.changed().await.is_err() {
+                return (Outcome::lost(0), Vec::new());
+            }
+        }
+    }
+
+    /// Has podbayd itself end the shim and everything below it.
+    pub fn kill(&self) {
+        self.kill.notify_one();
+    }
+
+    pub(super) fn settle(&self, outcome: Outcome, processes: Vec<Process>) {
+        self.ended.send_if_modified(|ended| {
+            let first = ended.is_none();
+            if first {
+                *ended = Some((outcome, processes));
+            }
+            first
+        });
+    }
+
+    fn is_settled(&self) -> bool {
+        self.ended.borrow().is_some()
+    }
+
+    /// When podbayd ends it. By the clock on the wall, which a podbayd before this one may have seen it start by.
+    fn deadline(&self) -> Option<Instant> {
+        if self.begun.timeout_ms == 0 {
+            return None;
+        }
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let ran = (now.as_millis() as u64).saturating_sub(self.begun.started_ms);
+        let left = self.begun.timeout_ms.saturating_add(self.begun.grace_ms).saturating_sub(ran);
+        Instant::now().checked_add(Duration::from_millis(left).saturating_add(SLACK))
+    }
+}
+
+/// podbayd's end of the line to a shim.
+#[derive(Debug)]
+pub struct Line {
+    socket: UnixStream,
+    reader: HeadReader,
+    ready: VecDeque<Report>,
+    sender: Option<i32>,
+}
+
+impl Line {
+    /// Takes a socket over. From now on the kernel says who sends.
+    pub(super) fn new(socket: std::os::unix::net::UnixStream) -> io::Result<Self> {
+        rustix::net::sockopt::set_socket_passcred(&socket, true)?;
+        socket.set_nonblocking(true)?;
+        let socket = UnixStream::from_std(socket)?;
+        Ok(Self { socket, reader: HeadReader::at_most(MAX_REPORT), ready: VecDeque::new(), sender: None })
+    }
+
+    pub(super) async fn send(&mut self, request: &Request) -> io::Result<()> {
+        let head = encode_head(request).map_err(io::Error::other)?;
+        self.socket.write_all(&head).await
+    }
+
+    /// Lets nothing more be said on it.
+    pub(super) fn close(&self) {
+        // A line that is broken is closed.
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+    }
+
+    /// The next report; nothing when the shim is gone.
+    pub(super) async fn next(&mut self) -> io::Result<Option<Report>> {
+        loop {
+            if let Some(report) = self.ready.pop_front() {
+                return Ok(Some(report));
+            }
+            let mut buffer = [0; 4096];
+            let socket = &self.socket;
+            let (count, sender) = socket.async_io(Interest::READABLE, || receive(socket, &mut buffer)).await?;
+            if count == 0 {
+                return Ok(None);
+            }
+            self.sender = sender.or(self.sender);
+            let mut piece = bytes::Bytes::copy_from_slice(&buffer[..count]);
+            while let Some((head, rest)) = self.reader.push(&piece).map_err(io::Error::other)? {
+                self.ready.push_back(decode_head(&head).map_err(io::Error::other)?);
+                piece = rest;
+                if piece.is_empty() {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Option<i32>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let message =
+        rustix::net::recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let mut sender = None;
+    for part in control.drain() {
+        if let RecvAncillaryMessage::ScmCredentials(credentials) = part {
+            sender = Some(credentials.pid.as_raw_nonzero().get());
+        }
+    }
+    Ok((message.bytes, sender))
+}
+
+/// Why podbayd itself ends a command.
+#[derive(Debug, Clone, Copy)]
+enum Cause {
+    TimedOut,
+    Killed,
+}
+
+impl Execs {
+    /// Watches a command to its end, and the end of all that it leaves behind.
+    pub(super) async fn watch(self: Arc<Self>, watched: Arc<Watched>, mut line: Line) {
+        let deadline = watched.deadline();
+        let mut clean = false;
+        loop {
+            let time_is_up = async {
+                match deadline.filter(|_| !watched.is_settled()) {
+                    Some(deadline) => tokio::time::sleep_until(deadline).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                report = line.next() => match report {
+                    Ok(Some(report)) => {
+                        if let Some(shim) = line.sender {
+                            watched.shim.store(shim, Ordering::Relaxed);
+                        }
+                        match report {
+                            Report::Begun => {}
+                            Report::Room => self.answer_for_room(&mut line).await,
+                            Report::Ended { outcome, processes } => watched.settle(outcome, processes),
+                            Report::Gone => clean = true,
+                        }
+                    }
+                    Ok(None) => break,
+                    Err(error) => {
+                        complain(format_args!("command {}: its shim makes no sense: {error}", watched.id));
+                        break;
+                    }
+                },
+                () = time_is_up => {
+                    self.end_by_force(&watched, Cause::TimedOut).await;
+                    break;
+                }
+                () = watched.kill.notified() => {
+                    self.end_by_force(&watched, Cause::Killed).await;
+                    break;
+                }
+            }
+        }
+        if !clean && !watched.is_settled() {
+            // What a shim that was killed leaves has nobody who could list, signal or time it: it ends with the shim.
+            self.clear_after(&watched).await;
+        } else if !clean {
+            let (execs, watched) = (self.clone(), watched.clone());
+            tokio::spawn(async move { execs.clear_after(&watched).await });
+        }
+        if !watched.is_settled() {
+            let (execs, id) = (self.clone(), watched.id.clone());
+            let outcome = tokio::task::spawn_blocking(move || execs.outcome_on_file(&id)).await;
+            watched.settle(outcome.unwrap_or_else(|_| Outcome::lost(0)), Vec::new());
+        }
+        self.forget_shim(&watched);
+    }
+
+    async fn answer_for_room(self: &Arc<Self>, line: &mut Line) {
+        let execs = self.clone();
+        let used_up = tokio::task::spawn_blocking(move || super::budget::is_used_up(&execs.directory, &execs.running_ids()));
+        // A shim that doesn't hear this keeps to its own bounds.
+        let _ = line.send(&Request::Room { used_up: used_up.await.unwrap_or(false) }).await;
+    }
+
+    /// Ends a command whose shim didn't, and writes down what that means.
+    async fn end_by_force(self: &Arc<Self>, watched: &Arc<Watched>, cause: Cause) {
+        let (execs, watched) = (self.clone(), watched.clone());
+        let ended = tokio::task::spawn_blocking(move || {
+            let processes = watched.shim().map_or(0, |shim| process_tree::end(shim, PATIENCE));
+            let outcome = execs.forced_outcome(&watched, cause);
+            complain(format_args!(
+                "command {}: its shim didn't end it; podbayd did, with {processes} processes",
+                watched.id
+            ));
+            watched.settle(outcome, Vec::new());
+        });
+        if ended.await.is_err() {
+            complain("a command couldn't be ended by force; please report this as a defect");
+        }
+    }
+
+    fn forced_outcome(&self, watched: &Watched, cause: Cause) -> Outcome {
+        let on_file = self.directory.record(&watched.id);
+        // It may have ended in the last moment.
+        if let Ok(Record { outcome: Some(outcome), .. }) = &on_file {
+            return outcome.clone();
+        }
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let ran = (now.as_millis() as u64).saturating_sub(watched.begun.started_ms);
+        let timed_out = matches!(cause, Cause::TimedOut);
+        let exit = Exit {
+            code: if timed_out { 124 } else { 137 },
+            signal: Some("SIGKILL".to_owned()),
+            timed_out,
+            killed: !timed_out,
+            duration_us: ran.saturating_mul(1000),
+            ..Exit::default()
+        };
+        let log = self.directory.log(&watched.id);
+        let outcome = Outcome {
+            output_bytes: log.as_ref().map_or(0, |log| log.end()),
+            dropped_bytes: log.as_ref().map_or(0, |log| log.dropped()),
+            ..Outcome::lost(0)
+        };
+        let outcome = Outcome { state: State::Exited(exit), ..outcome };
+        let written = on_file.and_then(|record| {
+            let file = self.directory.file(&watched.id, RECORD, rustix::fs::OFlags::WRONLY)?;
+            Record::end(&file, record.outcome_at, &outcome)
+        });
+        if let Err(error) = written {
+            complain(format_args!("command {}: its outcome can't be written: {error}", watched.id));
+        }
+        outcome
+    }
+
+    /// Ends what a shim left that died without leave.
+    async fn clear_after(self: &Arc<Self>, watched: &Arc<Watched>) {
+        let (execs, watched) = (self.clone(), watched.clone());
+        let zygote = self.zygote_pid().await;
+        let cleared = tokio::task::spawn_blocking(move || {
+            // One that only pretends to be gone.
+            if let Some(shim) = watched.shim().filter(|shim| process_tree::is_child_of(*shim, zygote)) {
+                process_tree::end(shim, PATIENCE);
+            }
+            let mut spared: Vec<i32> = execs.shims(&watched.id);
+            spared.extend(zygote);
+            process_tree::end_orphans(&spared, PATIENCE);
+        });
+        if cleared.await.is_err() {
+            complain("what a dead shim left couldn't be ended; please report this as a defect");
+        }
+    }
+
+    /// A watched command as lists and results show it.
+    pub fn info(&self, watched: &Watched, outcome: Option<(Outcome, Vec<Process>)>) -> Info {
+        let running = Outcome { state: State::Running, ..Outcome::lost(0) };
+        let (outcome, processes) = outcome.unwrap_or((running, Vec::new()));
+        self.assemble(&watched.id, &watched.begun, outcome, processes)
+    }
+
+    pub(super) fn assemble(&self, id: &ExecId, begun: &Begun, outcome: Outcome, processes: Vec<Process>) -> Info {
+        Info {
+            id: id.clone(),
+            command: begun.command.clone(),
+            started_ms: begun.started_ms,
+            state: outcome.state,
+            output_bytes: outcome.output_bytes,
+            dropped_bytes: outcome.dropped_bytes,
+            log: self.directory.log_path(id),
+            input_bytes: outcome.input_bytes,
+            processes,
+        }
+    }
+
+    pub(super) fn outcome_on_file(&self, id: &ExecId) -> Outcome {
+        let outcome = self.directory.record(id).ok().and_then(|record| record.outcome);
+        outcome.unwrap_or_else(|| Outcome::lost(self.directory.log(id).map_or(0, |log| log.end())))
+    }
+}
