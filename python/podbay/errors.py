@@ -18,6 +18,7 @@ __all__ = [
     "ClosedError",
     "CommandFailed",
     "ConfigError",
+    "DeadlineExceeded",
     "ForkError",
     "IsDirectory",
     "LocalFileError",
@@ -122,6 +123,10 @@ class Unreachable(PodbayError, ConnectionError):
 
 class SandboxRestarted(PodbayError):
     """The sandbox was restarted while something was being changed: it may have been changed or not."""
+
+
+class DeadlineExceeded(PodbayError, TimeoutError):
+    """A command's time was up long ago and the sandbox didn't say how it ended: it may still run."""
 
 
 class VersionMismatch(PodbayError):

@@ -85,6 +85,7 @@ pub fn exception(py: Python<'_>, error: &Error) -> PyErr {
         }
         Error::Unreachable { .. } => raise(py, "Unreachable", message),
         Error::SandboxRestarted { .. } => raise(py, "SandboxRestarted", message),
+        Error::DeadlineExceeded { .. } => raise(py, "DeadlineExceeded", message),
         Error::VersionMismatch(_) => raise(py, "VersionMismatch", message),
         Error::BadAnswer { .. } => raise(py, "BadAnswer", message),
         Error::SandboxNotFound(_) => raise(py, "SandboxNotFound", message),

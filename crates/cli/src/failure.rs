@@ -129,6 +129,7 @@ impl From<podbay::Error> for Failure {
             podbay::Error::SandboxNotFound(_) => Self::new(message).coded("sandbox_not_found"),
             podbay::Error::Unreachable { .. } => Self::new(message).coded("unreachable"),
             podbay::Error::SandboxRestarted { .. } => Self::new(message).coded("sandbox_restarted"),
+            podbay::Error::DeadlineExceeded { .. } => Self::new(message).coded("deadline_exceeded"),
             podbay::Error::VersionMismatch(_) => Self::new(message).coded("version_mismatch"),
             podbay::Error::Local { .. } => Self::new(message).coded("local_file"),
             podbay::Error::Provider(_) => Self { lines: true, ..Self::new(message) },

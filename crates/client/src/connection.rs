@@ -8,7 +8,7 @@ use hyper::body::Incoming as HttpBody;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use podbay_proto::body::{Incoming, MessageBody, Payload};
-use podbay_proto::message::{decode_head, encode_head};
+use podbay_proto::message::{MAX_ANSWER, decode_head, encode_request};
 use podbay_proto::session::{BULK, Hello, REQUEST_ID, TOKEN, Welcome};
 use podbay_proto::{Operation, VERSION};
 use tokio::io::AsyncWriteExt;
@@ -117,7 +117,7 @@ impl Connection {
         id: Option<&str>,
         payload: Payload,
     ) -> Result<Answer<O::Output>, Failure> {
-        let head = encode_head(request).map_err(|error| Failure::Final(error.into()))?;
+        let head = encode_request(request).map_err(|error| Failure::Final(error.into()))?;
         let mut http = Request::post(format!("http://podbayd/v{}/{}", VERSION.major, O::NAME));
         if let Some(id) = id {
             http = http.header(REQUEST_ID, id);
@@ -132,7 +132,8 @@ impl Connection {
             self.sender.clone().send_request(http).await.map_err(|error| Failure::Broken(describe(&error)))?;
         let status = response.status();
         // A body that ends early is a connection that broke, or a podbayd that did; asking again tells.
-        let body = Incoming::read(response.into_body()).await.map_err(|error| Failure::Broken(error.message))?;
+        let body =
+            Incoming::read(response.into_body(), MAX_ANSWER).await.map_err(|error| Failure::Broken(error.message))?;
         let bad = |error: podbay_proto::Error| Error::BadAnswer { what: O::NAME, reason: error.message };
         if !status.is_success() {
             let error = decode_head::<podbay_proto::Error>(&body.head).map_err(|error| Failure::Final(bad(error)))?;

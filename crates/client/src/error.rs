@@ -29,6 +29,17 @@ pub enum Error {
         what: &'static str,
     },
 
+    /// A command's time was up long ago, and the sandbox didn't say how it ended: it may still run.
+    #[error(
+        "command {id} should have ended within {seconds} s, but its sandbox doesn't answer: check it with 'podbay ps', or delete the sandbox"
+    )]
+    DeadlineExceeded {
+        /// The command.
+        id: podbay_proto::exec::ExecId,
+        /// Its time-out and grace period, and what the sandbox may take beyond them.
+        seconds: u64,
+    },
+
     /// The two sides speak different versions of the protocol.
     #[error("{0}")]
     VersionMismatch(String),

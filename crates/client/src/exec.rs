@@ -12,6 +12,7 @@ use podbay_proto::record::{Record, RecordReader};
 
 use crate::Sandbox;
 use crate::connection::{Answer, Failure, Purpose};
+use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::session::{Patience, Session, request_id};
 
@@ -122,7 +123,9 @@ impl Sandbox {
     /// As for [`run`](Self::run).
     pub async fn run_capped(&self, command: impl Into<Command>, cap: u64) -> Result<Output> {
         let mut guard = KillOnDrop { session: self.session.clone(), id: new_id()?, armed: true };
-        self.collect(&mut guard, Some(command.into()), cap).await
+        let command = command.into();
+        let deadline = self.session.deadline(&command);
+        self.collect(&mut guard, Some(command), cap, deadline).await
     }
 
     /// Like [`run_capped`](Self::run_capped), with these bytes as the command's standard input, which is closed behind them.
@@ -137,7 +140,9 @@ impl Sandbox {
     ) -> Result<Output> {
         let mut guard = KillOnDrop { session: self.session.clone(), id: new_id()?, armed: true };
         let command = Command { stdin: true, ..command.into() };
-        self.start_as(guard.id.clone(), command).await?;
+        let deadline = self.session.deadline(&command);
+        let id = guard.id.clone();
+        deadline.wait(&id, self.start_as(id.clone(), command)).await??;
         let mut control = Control { session: self.session.clone(), id: guard.id.clone(), written: 0 };
         let feed = async {
             if control.write(input).await? {
@@ -145,12 +150,27 @@ impl Sandbox {
             }
             Ok(())
         };
-        let (fed, output) = tokio::join!(feed, self.collect(&mut guard, None, cap));
-        fed.and(output)
+        let work = async {
+            let (fed, output) = tokio::join!(feed, self.collect(&mut guard, None, cap, deadline));
+            fed.and(output)
+        };
+        deadline.wait(&id, work).await?
     }
 
     /// Starts a command where there is one, waits for its end and fetches its output.
-    async fn collect(&self, guard: &mut KillOnDrop, command: Option<Command>, cap: u64) -> Result<Output> {
+    async fn collect(
+        &self,
+        guard: &mut KillOnDrop,
+        command: Option<Command>,
+        cap: u64,
+        deadline: Deadline,
+    ) -> Result<Output> {
+        let id = guard.id.clone();
+        // Overdue, the command is left to the guard, which has it killed where that can still be asked for.
+        deadline.wait(&id, self.collect_patiently(guard, command, cap)).await?
+    }
+
+    async fn collect_patiently(&self, guard: &mut KillOnDrop, command: Option<Command>, cap: u64) -> Result<Output> {
         let mut request = Run { id: guard.id.clone(), command, output_cap: cap };
         let most = usize::try_from(cap).unwrap_or(usize::MAX).saturating_add(1024);
         let mut asked: Option<String> = None;
@@ -320,6 +340,7 @@ pub struct Exec {
     stream: Option<Records>,
     instance: Option<String>,
     ended: Option<Box<Info>>,
+    deadline: Deadline,
 }
 
 #[derive(Debug)]
@@ -331,8 +352,11 @@ struct Records {
 
 impl Exec {
     async fn open(session: Session, id: ExecId, command: Option<Command>, offset: u64) -> Result<Self> {
-        let mut exec = Self { session, id, offset, started: false, stream: None, instance: None, ended: None };
-        exec.connect(command).await?;
+        let deadline = command.as_ref().map_or_else(Deadline::none, |command| session.deadline(command));
+        let (stream, instance, ended) = (None, None, None);
+        let mut exec = Self { session, id, offset, started: false, stream, instance, ended, deadline };
+        let id = exec.id.clone();
+        deadline.wait(&id, exec.connect(command)).await??;
         Ok(exec)
     }
 
@@ -376,11 +400,17 @@ impl Exec {
     /// A connection that breaks is opened again, and the output goes on with the exact next byte.
     ///
     /// # Errors
-    /// When the sandbox can't be reached any more, or the command's program couldn't be started.
+    /// When the sandbox can't be reached any more, or the command's program couldn't be started; `DeadlineExceeded` when its
+    /// time was up long ago and nothing is heard of it.
     pub async fn next(&mut self) -> Result<Option<Event>> {
         if self.ended.is_some() {
             return Ok(None);
         }
+        let (deadline, id) = (self.deadline, self.id.clone());
+        deadline.wait(&id, self.next_patiently()).await?
+    }
+
+    async fn next_patiently(&mut self) -> Result<Option<Event>> {
         let mut patience: Option<Patience> = None;
         loop {
             let begun = Instant::now();

@@ -6,6 +6,7 @@
 
 mod channel;
 mod connection;
+mod deadline;
 mod error;
 mod exec;
 mod file_operations;

@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use podbay_proto::Operation;
 use podbay_proto::VERSION;
+use podbay_proto::exec::Command;
 use podbay_proto::session::{Hello, Welcome};
 use tokio::sync::Mutex;
 
 use crate::channel::Channel;
 use crate::connection::{Answer, Connection, Failure, Purpose};
+use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
 /// The pause after the first failure; each further one is twice as long, up to a second.
@@ -98,6 +100,11 @@ impl Session {
 
     pub(crate) fn patience(&self, what: &'static str) -> Patience {
         Patience { what, until: Instant::now() + self.0.channel.patience(), pause: FIRST_PAUSE }
+    }
+
+    /// When a caller stops waiting for a command that is started now.
+    pub(crate) fn deadline(&self, command: &Command) -> Deadline {
+        Deadline::of(command, self.0.channel.patience())
     }
 
     /// Performs an operation, however often the connection breaks, with its effect happening once.

@@ -26,7 +26,7 @@ async fn raw(daemon: &Daemon, method: &str, path: &str, body: MessageBody) -> (u
     let request = Request::builder().method(method).uri(format!("http://podbayd{path}")).body(body).unwrap();
     let response = sender.send_request(request).await.unwrap();
     let status = response.status().as_u16();
-    (status, Incoming::read(response.into_body()).await.unwrap().head)
+    (status, Incoming::read(response.into_body(), 1 << 20).await.unwrap().head)
 }
 
 fn body(bytes: &'static [u8]) -> MessageBody {

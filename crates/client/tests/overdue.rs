@@ -93,7 +93,8 @@ async fn a_stopped_zygote_is_woken_or_replaced() {
     let pid = zygote(daemon.pid());
     let again = tokio::task::spawn_blocking(move || {
         for _ in 0..400 {
-            let _ = std::process::Command::new("kill").args(["-STOP", &pid]).stderr(std::process::Stdio::null()).status();
+            let _ =
+                std::process::Command::new("kill").args(["-STOP", &pid]).stderr(std::process::Stdio::null()).status();
             std::thread::sleep(Duration::from_millis(5));
         }
     });
@@ -141,7 +142,10 @@ async fn a_command_with_a_stopped_shim_can_be_seen_and_killed() {
     assert!(sandbox.kill(&id).await.unwrap() >= 1);
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     let info = waiting.await.unwrap().unwrap();
-    assert!(matches!(info.state, State::Exited(exit) if exit.killed && exit.code == 137), "the one who waited is answered");
+    assert!(
+        matches!(info.state, State::Exited(exit) if exit.killed && exit.code == 137),
+        "the one who waited is answered"
+    );
     nothing_is_left(&daemon).await;
 }
 

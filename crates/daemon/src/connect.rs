@@ -1,6 +1,5 @@
 //! `podbayd connect`: brings its standard input and output to the running daemon, starting it when there is none.
 
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd};
@@ -10,14 +9,17 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use podbay_proto::session::GREETING;
-use rustix::fs::{FileType, FlockOperation};
+use rustix::fs::FileType;
 
 use crate::serve::entrance::{HANDOVER, LAST_WORDS};
 use crate::serve::{LOCK, SOCKET};
-use crate::{descriptors, sys};
+use crate::{descriptors, state_file, sys};
 
 /// Held while a daemon is being started, so that of ten callers one starts it and nine wait.
 const START_LOCK: &str = "start.lock";
+
+/// What a daemon has to complain of.
+const LOG: &str = "podbayd.log";
 
 /// How long another's daemon has to come up.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -76,8 +78,8 @@ fn connect_or_start(state: &Path, options: &Start) -> io::Result<UnixStream> {
         return Ok(socket);
     }
     std::fs::create_dir_all(state)?;
-    let lock = File::create(state.join(START_LOCK))?;
-    rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
+    // A command may hold it. Then two may try at once, and the daemon's own lock and socket let one through.
+    let _lock = state_file::lock(&state.join(START_LOCK), PATIENCE)?;
     if let Ok(socket) = connect(state) {
         return Ok(socket);
     }
@@ -94,9 +96,8 @@ fn connect_soon(state: &Path) -> Option<UnixStream> {
         if let Ok(socket) = connect(state) {
             return Some(socket);
         }
-        let lock = File::create(state.join(LOCK)).ok()?;
         // Nobody who holds it is nobody to wait for.
-        let free = rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+        let (_, free) = state_file::lock(&state.join(LOCK), Duration::ZERO).ok()?;
         if free || begun.elapsed() > PATIENCE {
             return None;
         }
@@ -113,7 +114,7 @@ fn connect(state: &Path) -> io::Result<UnixStream> {
 /// Starts the daemon with a life of its own: its own session, none of our descriptors, nothing of our working directory.
 fn start(state: &Path, options: &Start) -> io::Result<()> {
     let (mut ready, theirs) = io::pipe()?;
-    let log = File::create(state.join("podbayd.log"))?;
+    let log = state_file::emptied(&state.join(LOG)).map_or_else(|_| Stdio::null(), Stdio::from);
     let mut command = Command::new("/proc/self/exe");
     command.arg("serve").arg("--state").arg(state).arg("--ready-fd").arg(theirs.as_raw_fd().to_string());
     if let Some(workdir) = &options.workdir {
@@ -134,7 +135,8 @@ fn start(state: &Path, options: &Start) -> io::Result<()> {
     drop(theirs);
     let mut byte = [0];
     if ready.read(&mut byte)? == 0 {
-        let said = std::fs::read_to_string(state.join("podbayd.log")).unwrap_or_default();
+        let said = state_file::read(&state.join(LOG), 64 << 10).unwrap_or_default();
+        let said = String::from_utf8_lossy(&said);
         return Err(io::Error::other(format!("podbayd didn't start in {}: {}", state.display(), said.trim())));
     }
     Ok(())

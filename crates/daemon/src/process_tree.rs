@@ -69,6 +69,24 @@ pub fn is_child_of(pid: i32, other: Option<i32>) -> bool {
     parse_stat(&stat).is_some_and(|(_, parent)| parent == own_pid() || Some(parent) == other)
 }
 
+/// Whether a process is alive and neither this one's descendant nor unknown.
+pub fn is_outside(pid: i32) -> bool {
+    let mut at = pid;
+    // A chain of parents ends at a process that has none here.
+    for _ in 0..10_000 {
+        if at == own_pid() {
+            return pid == at;
+        }
+        let stat = std::fs::read(format!("/proc/{at}/stat")).unwrap_or_default();
+        match parse_stat(&stat) {
+            Some((_, 0)) => return true,
+            Some((_, parent)) => at = parent,
+            None => return false,
+        }
+    }
+    false
+}
+
 /// The living children of a process, by process id.
 pub fn children(parent: i32) -> Vec<Process> {
     by_parent().remove(&parent).unwrap_or_default()
@@ -162,6 +180,17 @@ mod tests {
         assert_eq!(parse_stat(b"7 (sh) Z 42 7"), None);
         assert_eq!(parse_stat(b"7 (sh"), None);
         assert_eq!(parse_stat(b""), None);
+    }
+
+    #[test]
+    fn who_is_below_is_not_outside() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        assert!(!is_outside(child.id() as i32));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!is_outside(child.id() as i32), "nobody is there any more");
+        let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get();
+        assert!(is_outside(parent) && is_outside(own_pid()));
     }
 
     /// A stopped parent once kept its tree alive: nobody could wait for it, and nobody looked below it.

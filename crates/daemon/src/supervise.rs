@@ -18,6 +18,7 @@ use podbay_jail::{Cell, CommandFilter, Failure, Isolation, Jail, JailError, Jail
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::complaint::complain;
+use crate::oom;
 use crate::serve;
 use crate::sys::{self, Fork};
 
@@ -35,6 +36,7 @@ pub fn run(dir: &Path) -> io::Result<()> {
         return Ok(());
     }
     rustix::process::setsid()?;
+    oom::fix_least();
     let alive = supervision::hold(dir)?;
     let begun = Instant::now();
     let control = dir.join(CONTROL);
@@ -90,6 +92,7 @@ fn start(dir: &Path, listener: &OwnedFd) -> Result<(Spec, Jailed), String> {
         workdir: Some(WORKSPACE.into()),
         ttl: spec.ttl_ms.map(Duration::from_millis),
         idle_ttl: spec.idle_ttl_ms.map(Duration::from_millis),
+        supervised: true,
         ..serve::Options::default()
     };
     match spec.jail.isolation {

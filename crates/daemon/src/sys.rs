@@ -96,12 +96,18 @@ pub fn reap() -> Reaped {
 /// # Errors
 /// When the kernel refuses the descriptor.
 pub fn child_signals() -> io::Result<OwnedFd> {
+    take_signals(&[libc::SIGCHLD])
+}
+
+fn take_signals(signals: &[i32]) -> io::Result<OwnedFd> {
     // SAFETY: an all-zero set is valid, and sigemptyset makes it the empty one.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: `set` is a live local variable; the calls only write to it or read it.
     let fd = unsafe {
         libc::sigemptyset(&mut set);
-        libc::sigaddset(&mut set, libc::SIGCHLD);
+        for signal in signals {
+            libc::sigaddset(&mut set, *signal);
+        }
         libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
         libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
     };
@@ -121,6 +127,47 @@ pub fn survive_failed_writes() {
     for signal in FAILED_WRITES {
         // SAFETY: ignoring a signal takes plain numbers.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}
+
+/// Ignores every signal that can be ignored, except those of children and those that [`end_signals`] takes where they are
+/// blocked. Any process of the same user can send them, commands included.
+pub fn ignore_signals() {
+    for signal in (1..=libc::SIGRTMAX()).filter(|signal| *signal != libc::SIGCHLD) {
+        // SAFETY: ignoring a signal takes plain numbers. A fault of this process itself ends it all the same.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}
+
+/// Blocks TERM and INT and gives a descriptor on which they arrive, with their senders.
+///
+/// # Errors
+/// When the kernel refuses the descriptor.
+pub fn end_signals() -> io::Result<OwnedFd> {
+    take_signals(&[libc::SIGTERM, libc::SIGINT])
+}
+
+/// Lets TERM and INT arrive where [`end_signals`] takes them.
+pub fn heed_end_signals() {
+    for signal in [libc::SIGTERM, libc::SIGINT] {
+        // SAFETY: the default for a signal takes plain numbers. The signals are blocked.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+}
+
+/// The sender of a signal that has arrived: 0 for the kernel and for whoever isn't in this pid namespace.
+///
+/// # Errors
+/// When none has arrived.
+pub fn signal_sender(signals: &impl AsRawFd) -> io::Result<i32> {
+    // SAFETY: an all-zero value is valid; read gets a live local variable and its size.
+    unsafe {
+        let mut info: libc::signalfd_siginfo = std::mem::zeroed();
+        let size = std::mem::size_of_val(&info);
+        match libc::read(signals.as_raw_fd(), (&raw mut info).cast(), size) {
+            read if read == size as isize => Ok(info.ssi_pid as i32),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 }
 

@@ -90,12 +90,12 @@ impl<B: Body<Data = Bytes> + Unpin> Incoming<B>
 where
     B::Error: std::fmt::Display,
 {
-    /// Reads the head.
+    /// Reads the head, which may have `most` bytes.
     ///
     /// # Errors
     /// When the body isn't a message or is cut.
-    pub async fn read(mut body: B) -> Result<Self> {
-        let mut reader = HeadReader::default();
+    pub async fn read(mut body: B, most: usize) -> Result<Self> {
+        let mut reader = HeadReader::at_most(most);
         while let Some(piece) = next_piece(&mut body).await? {
             if let Some((head, first)) = reader.push(&piece)? {
                 return Ok(Self { head, first, rest: body });

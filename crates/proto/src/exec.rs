@@ -263,8 +263,8 @@ pub struct Info {
     /// How many of these the log no longer has.
     #[serde(default)]
     pub dropped_bytes: u64,
-    /// The log, as a file in the sandbox: the whole output while nothing was dropped and it is below 16 MiB. What comes
-    /// after stands in files beside it, named after it and the offset.
+    /// The log, as a file in the sandbox: the whole output while that has at most 64 MiB. After that its first 16 MiB stay,
+    /// and the last 48 MiB take turns behind them.
     pub log: RawPath,
     /// How many bytes of standard input were taken.
     #[serde(default)]

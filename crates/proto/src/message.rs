@@ -12,8 +12,11 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{Error, ErrorCode, Result};
 
-/// The largest head that is accepted. Contents travel in the payload, so only a large search result comes near it.
-pub const MAX_HEAD: usize = 64 << 20;
+/// The largest head of a request. Contents travel in the payload, so only a command with a very long line comes near it.
+pub const MAX_REQUEST: usize = 8 << 20;
+
+/// The largest head of an answer: a search result may have 24 MiB.
+pub const MAX_ANSWER: usize = 32 << 20;
 
 /// How many bytes stand before the head.
 pub const PREFIX: usize = 4;
@@ -21,8 +24,20 @@ pub const PREFIX: usize = 4;
 /// The head as bytes, its length before it; the payload follows by itself.
 ///
 /// # Errors
-/// When the head is larger than [`MAX_HEAD`].
+/// When the head is larger than [`MAX_ANSWER`].
 pub fn encode_head(head: &impl Serialize) -> Result<Bytes> {
+    encode_head_within(MAX_ANSWER, head)
+}
+
+/// The head of a request.
+///
+/// # Errors
+/// When it is larger than [`MAX_REQUEST`].
+pub fn encode_request(head: &impl Serialize) -> Result<Bytes> {
+    encode_head_within(MAX_REQUEST, head)
+}
+
+fn encode_head_within(most: usize, head: &impl Serialize) -> Result<Bytes> {
     let mut out = BytesMut::with_capacity(256);
     out.put_u32(0);
     let mut writer = out.writer();
@@ -31,10 +46,10 @@ pub fn encode_head(head: &impl Serialize) -> Result<Bytes> {
     })?;
     let mut out = writer.into_inner();
     let length = out.len() - PREFIX;
-    if length > MAX_HEAD {
+    if length > most {
         return Err(Error::new(
             ErrorCode::TooLarge,
-            format!("the message's head has {length} bytes and {MAX_HEAD} is the most; ask for less at a time"),
+            format!("the message's head has {length} bytes and {most} is the most; ask for less at a time"),
         ));
     }
     out[..PREFIX].copy_from_slice(&(length as u32).to_be_bytes());
@@ -45,7 +60,7 @@ pub fn encode_head(head: &impl Serialize) -> Result<Bytes> {
 ///
 /// ```
 /// # use podbay_proto::message::{HeadReader, encode_head};
-/// let mut reader = HeadReader::default();
+/// let mut reader = HeadReader::at_most(1 << 10);
 /// let mut body = encode_head(&"head").unwrap().to_vec();
 /// body.extend_from_slice(b"payload");
 /// assert!(reader.push(&body[..3]).unwrap().is_none());
@@ -57,12 +72,6 @@ pub fn encode_head(head: &impl Serialize) -> Result<Bytes> {
 pub struct HeadReader {
     buffered: BytesMut,
     most: usize,
-}
-
-impl Default for HeadReader {
-    fn default() -> Self {
-        Self::at_most(MAX_HEAD)
-    }
 }
 
 impl HeadReader {
@@ -117,7 +126,7 @@ mod tests {
         let mut body = encode_head(&vec!["a", "b"]).unwrap().to_vec();
         body.extend_from_slice(b"xyz");
         for cut in 0..=body.len() {
-            let mut reader = HeadReader::default();
+            let mut reader = HeadReader::at_most(MAX_ANSWER);
             let first = reader.push(&body[..cut]).unwrap();
             let (head, payload) = match first {
                 Some((head, mut payload)) => {
@@ -133,7 +142,20 @@ mod tests {
 
     #[test]
     fn an_absurd_length_is_refused_before_anything_is_kept() {
-        assert_eq!(HeadReader::default().push(&[0xff; 8]).unwrap_err().code, ErrorCode::BadMessage);
+        assert_eq!(HeadReader::at_most(MAX_ANSWER).push(&[0xff; 8]).unwrap_err().code, ErrorCode::BadMessage);
+        for most in [10, MAX_REQUEST, MAX_ANSWER] {
+            let announced = |length: usize| HeadReader::at_most(most).push(&(length as u32).to_be_bytes());
+            assert!(announced(most).unwrap().is_none());
+            assert_eq!(announced(most + 1).unwrap_err().code, ErrorCode::BadMessage);
+        }
+    }
+
+    #[test]
+    fn what_is_too_large_is_not_sent_either() {
+        let text = |length: usize| "x".repeat(length - 2);
+        assert!(encode_request(&text(MAX_REQUEST)).is_ok() && encode_head(&text(MAX_ANSWER)).is_ok());
+        assert_eq!(encode_request(&text(MAX_REQUEST + 1)).unwrap_err().code, ErrorCode::TooLarge);
+        assert_eq!(encode_head(&text(MAX_ANSWER + 1)).unwrap_err().code, ErrorCode::TooLarge);
     }
 
     #[test]

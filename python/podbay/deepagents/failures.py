@@ -25,7 +25,7 @@ from deepagents.backends.protocol import (
 )
 from deepagents.backends.sandbox import MAX_BINARY_BYTES
 
-from podbay.errors import OperationError, PodbayError, PolicyDenied, SandboxRestarted, Unreachable
+from podbay.errors import DeadlineExceeded, OperationError, PodbayError, PolicyDenied, SandboxRestarted, Unreachable
 
 logger = logging.getLogger("podbay.deepagents")
 
@@ -156,7 +156,7 @@ def execute(failure: Exception) -> ExecuteResponse:
     if isinstance(failure, PolicyDenied):
         return ExecuteResponse(output=f"Error: {text(failure)}", exit_code=DENIED_EXIT)
     # It may have run: then its outcome is unknown, for which the SDK has no code but none.
-    unknown = isinstance(failure, SandboxRestarted | Unreachable)
+    unknown = isinstance(failure, DeadlineExceeded | SandboxRestarted | Unreachable)
     return ExecuteResponse(output=f"Error: {text(failure)}", exit_code=None if unknown else 1)
 
 

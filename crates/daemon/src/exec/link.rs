@@ -131,6 +131,8 @@ fn by_hand(shim: i32, signal: Signal, target: Target) -> u32 {
     match target {
         Target::All => process_tree::signal_below(shim, signal),
         // The command's own process is the first that its shim started.
-        Target::Main => process_tree::children(shim).first().map_or(0, |main| u32::from(process_tree::send(main.pid, signal))),
+        Target::Main => {
+            process_tree::children(shim).first().map_or(0, |main| u32::from(process_tree::send(main.pid, signal)))
+        }
     }
 }

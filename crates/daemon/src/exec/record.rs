@@ -127,7 +127,8 @@ impl Record {
         }
         let mut lines = space[..count].split_inclusive(|byte| *byte == b'\n');
         let mut next = || lines.next().and_then(|line| line.strip_suffix(b"\n"));
-        let first = next().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a command's record is damaged"))?;
+        let first =
+            next().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a command's record is damaged"))?;
         let begun = serde_json::from_slice(first)?;
         let outcome = next().and_then(|json| serde_json::from_slice::<Outcome>(json).ok());
         // Only these are ever written; anything else didn't come from a shim.

@@ -59,7 +59,8 @@ impl Reserve {
 }
 
 fn open(state: impl AsFd) -> io::Result<File> {
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let flags =
+        OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::openat(state, STORE, flags, Mode::from_raw_mode(0o600))?);
     match file.metadata()?.is_file() {
         true => Ok(file),

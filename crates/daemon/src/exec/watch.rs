@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 use super::Execs;
 use super::control::{MAX_REPORT, Report, Request};
-use super::record::{Begun, Outcome, Record, RECORD};
+use super::record::{Begun, Outcome, RECORD, Record};
 use crate::complaint::complain;
 use crate::process_tree;
 
@@ -31,7 +31,7 @@ use crate::process_tree;
 const SLACK: Duration = Duration::from_secs(1);
 
 /// How long podbayd goes on killing before it answers its callers all the same.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A command of which something may be alive.
 #[derive(Debug)]
@@ -163,8 +163,7 @@ impl Line {
 fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Option<i32>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let message =
-        rustix::net::recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let message = rustix::net::recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
     let mut sender = None;
     for part in control.drain() {
         if let RecvAncillaryMessage::ScmCredentials(credentials) = part {
@@ -187,6 +186,9 @@ impl Execs {
         let deadline = watched.deadline();
         let mut clean = false;
         loop {
+            if let Some(shim) = line.sender {
+                watched.shim.store(shim, Ordering::Relaxed);
+            }
             let time_is_up = async {
                 match deadline.filter(|_| !watched.is_settled()) {
                     Some(deadline) => tokio::time::sleep_until(deadline).await,
@@ -195,17 +197,10 @@ impl Execs {
             };
             tokio::select! {
                 report = line.next() => match report {
-                    Ok(Some(report)) => {
-                        if let Some(shim) = line.sender {
-                            watched.shim.store(shim, Ordering::Relaxed);
-                        }
-                        match report {
-                            Report::Begun => {}
-                            Report::Room => self.answer_for_room(&mut line).await,
-                            Report::Ended { outcome, processes } => watched.settle(outcome, processes),
-                            Report::Gone => clean = true,
-                        }
-                    }
+                    Ok(Some(Report::Begun)) => {}
+                    Ok(Some(Report::Room)) => self.answer_for_room(&mut line).await,
+                    Ok(Some(Report::Ended { outcome, processes })) => watched.settle(outcome, processes),
+                    Ok(Some(Report::Gone)) => clean = true,
                     Ok(None) => break,
                     Err(error) => {
                         complain(format_args!("command {}: its shim makes no sense: {error}", watched.id));
@@ -239,7 +234,8 @@ impl Execs {
 
     async fn answer_for_room(self: &Arc<Self>, line: &mut Line) {
         let execs = self.clone();
-        let used_up = tokio::task::spawn_blocking(move || super::budget::is_used_up(&execs.directory, &execs.running_ids()));
+        let used_up =
+            tokio::task::spawn_blocking(move || super::budget::is_used_up(&execs.directory, &execs.running_ids()));
         // A shim that doesn't hear this keeps to its own bounds.
         let _ = line.send(&Request::Room { used_up: used_up.await.unwrap_or(false) }).await;
     }

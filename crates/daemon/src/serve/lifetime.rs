@@ -1,6 +1,5 @@
 //! When a sandbox ends by itself.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use super::Daemon;
+use crate::state_file;
 
 /// Where the limits are kept for the podbayd after this one: a container may be started again in the middle of its life.
 const FILE: &str = "lifetime.json";
@@ -50,7 +50,7 @@ impl Lifetime {
     /// One that is kept in a state directory. The one that is there already goes on.
     pub fn kept(state: &Path, ttl: Option<Duration>, idle: Option<Duration>) -> Self {
         let file = state.join(FILE);
-        let before = fs::read(&file).ok().and_then(|json| serde_json::from_slice::<Kept>(&json).ok());
+        let before = state_file::read(&file, 4096).ok().and_then(|json| serde_json::from_slice::<Kept>(&json).ok());
         let lifetime = match before {
             Some(kept) => {
                 let left = |end_ms: u64| Duration::from_millis(end_ms.saturating_sub(unix_ms()));
@@ -89,10 +89,7 @@ impl Lifetime {
         let Limits { end, idle } = self.limits();
         let end_ms = end.map(|end| unix_ms().saturating_add(millis(end.saturating_duration_since(Instant::now()))));
         let kept = Kept { end_ms, idle_ms: idle.map(millis) };
-        // Renamed into place: a half-written one would keep the next podbayd from starting.
-        let new = file.with_extension("new");
-        fs::write(&new, serde_json::to_vec(&kept)?)?;
-        fs::rename(&new, file)
+        state_file::replace(file, &serde_json::to_vec(&kept)?)
     }
 }
 

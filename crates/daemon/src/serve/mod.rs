@@ -3,6 +3,7 @@
 mod activity;
 mod connection;
 mod desk;
+mod ending;
 pub(crate) mod entrance;
 mod execs;
 mod files;
@@ -23,14 +24,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use podbay_proto::RawPath;
-use rustix::fs::FlockOperation;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 
+use self::ending::Ending;
 pub use self::token::Token;
 use crate::exec::Execs;
 use crate::exec::zygote::{self, Forked, Zygote};
+use crate::state_file;
 use crate::sys::{self, Reaped};
 
 /// The daemon's socket in its state directory.
@@ -38,6 +40,9 @@ pub const SOCKET: &str = "podbayd.sock";
 
 /// Held while a daemon lives.
 pub(crate) const LOCK: &str = "podbayd.lock";
+
+/// How long a daemon that has its lock may take to listen.
+const STARTING: Duration = Duration::from_secs(1);
 
 /// How to serve.
 #[derive(Default)]
@@ -61,6 +66,8 @@ pub struct Options {
     pub ends_container: bool,
     /// Gets a byte once the daemon can be reached.
     pub ready: Option<OwnedFd>,
+    /// Whether a supervisor looks after the sandbox and ends it: then no signal that a process inside can send does.
+    pub supervised: bool,
     /// What commands are confined to, where the sandbox as a whole may more than they.
     pub cell: Option<podbay_jail::Cell>,
     /// Which system calls commands don't have although podbayd has them.
@@ -101,16 +108,15 @@ pub struct Daemon {
 pub fn run(mut options: Options) -> io::Result<Outcome> {
     let state = prepare_state(&options.state)?;
     std::env::set_current_dir(&state)?;
-    let lock = File::create(LOCK)?;
-    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => return Ok(Outcome::AlreadyRunning),
-        Err(error) => return Err(error.into()),
+    let (_lock, taken) = state_file::lock(Path::new(LOCK), Duration::ZERO)?;
+    if !taken && is_served() {
+        return Ok(Outcome::AlreadyRunning);
     }
     sys::survive_failed_writes();
     let forked = zygote::fork(options.cell.as_ref(), options.command_filter)?;
     sys::hide_memory();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    let ending = Ending::prepare(options.supervised)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         // A thread's stack is memory too; file operations need little of it.
@@ -119,10 +125,22 @@ pub fn run(mut options: Options) -> io::Result<Outcome> {
         .thread_keep_alive(Duration::from_secs(2))
         .build()?;
     let socket = options.socket.take();
-    let outcome = runtime.block_on(serve(options, &state, socket, forked));
+    let outcome = runtime.block_on(serve(options, &state, socket, forked, ending));
     // Whatever still blocks is cut short by the end of the process.
     runtime.shutdown_background();
     outcome
+}
+
+/// Whether another daemon serves this state directory, or is about to. Its lock alone doesn't tell: a command can hold that.
+fn is_served() -> bool {
+    let begun = std::time::Instant::now();
+    while std::os::unix::net::UnixStream::connect(SOCKET).is_err() {
+        if begun.elapsed() > STARTING {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    true
 }
 
 fn prepare_state(state: &Path) -> io::Result<PathBuf> {
@@ -133,7 +151,13 @@ fn prepare_state(state: &Path) -> io::Result<PathBuf> {
     fs::canonicalize(state).map_err(describe)
 }
 
-async fn serve(options: Options, state: &Path, socket: Option<OwnedFd>, forked: Forked) -> io::Result<Outcome> {
+async fn serve(
+    options: Options,
+    state: &Path,
+    socket: Option<OwnedFd>,
+    forked: Forked,
+    ending: Ending,
+) -> io::Result<Outcome> {
     let workdir = options.workdir.unwrap_or_else(|| default_workdir().to_owned());
     let files = Arc::new(files::new(state, &workdir, options.elsewhere));
     let workdir = RawPath::from(workdir.as_os_str().as_bytes());
@@ -155,7 +179,6 @@ async fn serve(options: Options, state: &Path, socket: Option<OwnedFd>, forked: 
         lifetime,
     });
     daemon.execs.adopt_all().await;
-    let mut ends = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::spawn(reap(signal(SignalKind::child())?));
     for address in options.listen {
         let listener = TcpListener::bind(address)
@@ -170,8 +193,7 @@ async fn serve(options: Options, state: &Path, socket: Option<OwnedFd>, forked: 
     }
     let expired = lifetime::expired(daemon.clone());
     tokio::select! {
-        _ = ends.0.recv() => Ok(Outcome::Ended),
-        _ = ends.1.recv() => Ok(Outcome::Ended),
+        () = ending.asked() => Ok(Outcome::Ended),
         () = accept_unix(daemon, listener) => Ok(Outcome::Ended),
         () = expired => {
             if options.ends_container {

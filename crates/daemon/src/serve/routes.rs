@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body::Body;
 use podbay_proto::body::{Incoming, MessageBody};
-use podbay_proto::message::decode_head;
+use podbay_proto::message::{MAX_REQUEST, decode_head};
 use podbay_proto::session::{Hello, Lifetime, REQUEST_ID, TOKEN, Welcome};
 use podbay_proto::{Error, ErrorCode, Operation, Result, VERSION, exec};
 
@@ -44,7 +44,7 @@ where
     }
     let id = header(REQUEST_ID).map(str::to_owned);
     let name = operation_name(request.method(), request.uri().path())?.to_owned();
-    let body = Incoming::read(request.into_body()).await?;
+    let body = Incoming::read(request.into_body(), MAX_REQUEST).await?;
     dispatch(daemon, &name, id, body).await
 }
 

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use podbay_jail::{Bars, Errands};
 use podbay_proto::exec::{Exit, Info, Process, Signalled, State, Stream, Target, Usage};
-use podbay_proto::message::{HeadReader, decode_head, encode_head};
+use podbay_proto::message::{HeadReader, MAX_ANSWER, decode_head, encode_head};
 use podbay_proto::record;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::Signal;
@@ -341,7 +341,9 @@ impl Shim {
                 connection.role = Role::Watching;
                 connection.answer(&Report::Begun)?;
                 match &self.last {
-                    Some(last) => connection.answer(&Report::Ended { outcome: last.clone(), processes: self.processes() }),
+                    Some(last) => {
+                        connection.answer(&Report::Ended { outcome: last.clone(), processes: self.processes() })
+                    }
                     None => Ok(()),
                 }
             }
@@ -504,7 +506,7 @@ fn largest_file() -> u64 {
 
 fn read_start(first: &mut UnixStream) -> io::Result<(control::Start, Bytes)> {
     use std::io::Read;
-    let mut reader = HeadReader::default();
+    let mut reader = HeadReader::at_most(MAX_ANSWER);
     let mut buffer = [0; CHUNK];
     loop {
         let count = first.read(&mut buffer)?;

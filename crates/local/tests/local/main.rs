@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bombs;
+mod commands;
 mod confinement;
 mod full_disk;
 mod harness;
@@ -18,6 +19,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     harness::main(&[
         bombs::CASES,
+        commands::CASES,
         confinement::CASES,
         full_disk::CASES,
         kills::CASES,

@@ -169,5 +169,11 @@ fn read_area(record: &File, at: u64, entries: usize) -> io::Result<Vec<Run>> {
 /// Only the entries that come one after the other.
 fn ascending(runs: impl Iterator<Item = Run>) -> Vec<Run> {
     let mut last = 0;
-    runs.filter(|run| run.end > last && { last = run.end; true }).collect()
+    runs.filter(|run| {
+        run.end > last && {
+            last = run.end;
+            true
+        }
+    })
+    .collect()
 }
