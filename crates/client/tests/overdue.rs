@@ -43,9 +43,9 @@ async fn a_stopped_shim_keeps_no_command_alive() {
     let daemon = Daemon::start();
     let sandbox = daemon.sandbox();
     for line in [
-        "echo before; sleep 0.2; kill -STOP $PPID; sleep 1000",
-        "echo before; sleep 0.2; trap '' TERM HUP; setsid sh -c '(kill -STOP '$PPID'; while :; do sleep 1; done) & sleep 1000' & sleep 1000",
-        "echo before; sleep 0.2; kill -STOP $PPID; while :; do (sleep 0.1 &) ; done",
+        "echo before; sleep 0.2; kill -STOP $PPID; sleep 30",
+        "echo before; sleep 0.2; trap '' TERM HUP; setsid sh -c '(kill -STOP '$PPID'; sleep 30) & sleep 30' & sleep 30",
+        "echo before; sleep 0.2; kill -STOP $PPID; for i in $(seq 1 1000); do (sleep 0.1 &) ; done; sleep 20",
     ] {
         assert_eq!(timed_out(&sandbox, line).await.text(), "before\n", "{line}");
         nothing_is_left(&daemon).await;
@@ -59,7 +59,7 @@ async fn a_killed_shim_takes_its_command_along() {
     let daemon = Daemon::start();
     let sandbox = daemon.sandbox();
     let begun = Instant::now();
-    let output = sandbox.run("echo before; sleep 0.2; setsid sleep 1000 & kill -KILL $PPID; sleep 1000").await.unwrap();
+    let output = sandbox.run("echo before; sleep 0.2; setsid sleep 30 & kill -KILL $PPID; sleep 30").await.unwrap();
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     assert_eq!((&output.info.state, &*output.text()), (&State::Lost, "before\n"));
     nothing_is_left(&daemon).await;
@@ -69,8 +69,9 @@ async fn a_killed_shim_takes_its_command_along() {
 #[tokio::test]
 async fn a_fork_bomb_below_a_stopped_shim_is_ended() {
     let daemon = Daemon::start();
-    let line = "f() { sleep 0.05; f & f & }; kill -STOP $PPID; ulimit -u 400 2>/dev/null; \
-                for i in 1 2 3 4 5 6 7 8; do (while :; do (sleep 0.01; exec sleep 1000) & sleep 0.02; done) & done; sleep 1000";
+    // It goes on forking for longer than its time and ends by itself, should nobody end it.
+    let line = "kill -STOP $PPID; for i in 1 2 3 4; do \
+                (for j in $(seq 1 150); do (sleep 0.01; exec sleep 20) & sleep 0.02; done; sleep 20) & done; sleep 20";
     timed_out(&daemon.sandbox(), line).await;
     nothing_is_left(&daemon).await;
 }
@@ -109,7 +110,7 @@ async fn a_removed_socket_hides_nothing() {
     let daemon = Daemon::start();
     let sandbox = daemon.sandbox();
     let exec = daemon.state().join("exec");
-    let line = format!("echo before; rm {}/*/ctl; sleep 1000", exec.display());
+    let line = format!("echo before; rm {}/*/ctl; sleep 30", exec.display());
     assert_eq!(timed_out(&sandbox, &line).await.text(), "before\n");
     let id = ExecId::new("hidden").unwrap();
     let endless = Command { timeout_ms: 0, ..Command::shell(line) };
@@ -127,7 +128,7 @@ async fn a_command_with_a_stopped_shim_can_be_seen_and_killed() {
     let daemon = Daemon::start();
     let sandbox = daemon.sandbox();
     let id = ExecId::new("stopped").unwrap();
-    let line = "echo before; sleep 0.2; kill -STOP $PPID; touch stopped; sleep 1000";
+    let line = "echo before; sleep 0.2; kill -STOP $PPID; touch stopped; sleep 30";
     sandbox.start_as(id.clone(), Command { timeout_ms: 0, ..Command::shell(line) }).await.unwrap();
     eventually("the shim is stopped", || daemon.work().join("stopped").exists()).await;
     let waiting = tokio::spawn({
@@ -154,7 +155,7 @@ async fn a_command_with_a_stopped_shim_can_be_seen_and_killed() {
 async fn a_deadline_outlives_podbayd() {
     let mut daemon = Daemon::start();
     let id = ExecId::new("left").unwrap();
-    let line = "echo before; sleep 0.2; kill -STOP $PPID; touch stopped; sleep 1000";
+    let line = "echo before; sleep 0.2; kill -STOP $PPID; touch stopped; sleep 30";
     let command = Command { timeout_ms: 2000, ..brief(line) };
     daemon.sandbox().start_as(id.clone(), command).await.unwrap();
     eventually("the shim is stopped", || daemon.work().join("stopped").exists()).await;

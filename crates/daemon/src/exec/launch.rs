@@ -152,12 +152,14 @@ impl Execs {
                 Ok(spoken) => spoken,
                 Err(_) => {
                     process_tree::send(zygote.pid(), Signal::CONT);
-                    let late = tokio::time::timeout(HEALTHY, line.next()).await;
-                    line.close();
-                    match late {
+                    match tokio::time::timeout(HEALTHY, line.next()).await {
                         Ok(spoken) => spoken,
-                        // After the close nothing can be said any more, but something may have been.
-                        Err(_) => line.next().await,
+                        Err(_) => {
+                            self.replace(&zygote).await?;
+                            // After the close nothing can be said any more, but something may have been.
+                            line.close();
+                            line.next().await
+                        }
                     }
                 }
             };

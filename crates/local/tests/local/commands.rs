@@ -27,16 +27,16 @@ async fn overdue(sandbox: &Sandbox, line: &str) {
     assert_eq!(sandbox.run("echo well").await.unwrap().text(), "well\n", "{line}");
 }
 
-/// `kill -STOP $PPID; sleep 1000` defeated the time-out and hung its caller for ever.
+/// `kill -STOP $PPID; sleep 30` defeated the time-out and hung its caller for ever.
 fn stopped_shim(world: &World) {
     run(async {
         let local = world.local();
         let made = make(&local, &Wanted::default()).await;
         for line in [
-            "sleep 0.2; kill -STOP $PPID; sleep 1000",
-            "sleep 0.2; setsid sh -c '(sleep 1000 &) ; sleep 1000' & kill -STOP $PPID; sleep 1000",
-            "sleep 0.2; kill -STOP $PPID; for i in 1 2 3 4; do (while :; do (sleep 1000 &); sleep 0.02; done) & done; sleep 1000",
-            "sleep 0.2; kill -KILL $PPID; sleep 1000",
+            "sleep 0.2; kill -STOP $PPID; sleep 30",
+            "sleep 0.2; setsid sh -c '(sleep 30 &) ; sleep 30' & kill -STOP $PPID; sleep 30",
+            "sleep 0.2; kill -STOP $PPID; for i in 1 2 3 4; do (for j in $(seq 1 150); do (sleep 30 &); sleep 0.02; done) & done; sleep 30",
+            "sleep 0.2; kill -KILL $PPID; sleep 30",
         ] {
             overdue(&made.sandbox, line).await;
         }
@@ -50,7 +50,7 @@ fn stop_all(world: &World) {
         let local = world.local();
         let made = make(&local, &Wanted::default()).await;
         // Without namespaces and as root the sandbox's user may have processes elsewhere, which Landlock keeps safe.
-        overdue(&made.sandbox, "sleep 0.2; kill -STOP -1; sleep 1000").await;
+        overdue(&made.sandbox, "sleep 0.2; kill -STOP -1; sleep 30").await;
         assert!(local.delete(&made.id).await.unwrap());
     });
 }
