@@ -64,9 +64,8 @@ impl Execs {
 
     /// Looks after the commands that a podbayd before this one has left running.
     pub async fn adopt_all(self: &Arc<Self>) {
-        let execs = self.clone();
-        let ids = tokio::task::spawn_blocking(move || execs.directory.ids()).await;
-        for id in ids.into_iter().flatten().flatten() {
+        // Nobody is served yet who could be kept waiting.
+        for id in self.directory.ids().unwrap_or_default() {
             self.adopt(&id).await;
         }
     }

@@ -34,7 +34,8 @@ impl Ending {
 
     /// Waits until somebody who may says so.
     pub async fn asked(self) {
-        let Some(Ok(signals)) = self.0.map(|signals| AsyncFd::with_interest(signals, Interest::READABLE)) else {
+        let Some(Ok(signals)) = self.0.map(|signals| AsyncFd::register_with_interest(signals, Interest::READABLE))
+        else {
             return std::future::pending().await;
         };
         loop {

@@ -140,7 +140,7 @@ fn an_output_that_fits_is_the_file() {
 fn many_short_runs_are_bounded_and_told_apart() {
     let files = files();
     let mut log = writer(&files);
-    let total: u64 = 1_500_000;
+    let total: u64 = 600_000;
     for at in 0..total {
         log.append(if at % 2 == 0 { Stream::Stdout } else { Stream::Stderr }, b"x");
     }
