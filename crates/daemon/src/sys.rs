@@ -4,6 +4,9 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
 /// Which side of a fork this is.
 pub enum Fork {
     /// The parent, which is told the child's process id.
@@ -153,6 +156,15 @@ pub fn heed_end_signals() {
         // SAFETY: the default for a signal takes plain numbers. The signals are blocked.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
+}
+
+/// Lets the runtime wait until a descriptor can be read.
+///
+/// # Errors
+/// When it can't be waited for.
+pub fn readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an OwnedFd has one number all its life, and the returned value keeps it open.
+    Ok(unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?)
 }
 
 /// The sender of a signal that has arrived: 0 for the kernel and for whoever isn't in this pid namespace.

@@ -231,7 +231,7 @@ mod tests {
         let (state, directory, id) = prepared();
         drop(create(directory.of(&id).unwrap(), log::OUTPUT).unwrap());
         for path in ["exec/z/output", "exec/z", "exec", ""] {
-            std::fs::set_permissions(state.path().join(path), std::fs::Permissions::from_mode(0)).unwrap();
+            std::fs::set_permissions(state.path().join(path), std::fs::Permissions::from_mode(0o000)).unwrap();
         }
         directory.file(&id, log::OUTPUT, OFlags::RDONLY).unwrap();
         assert_eq!(directory.ids().unwrap(), [id]);

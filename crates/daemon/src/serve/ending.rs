@@ -8,7 +8,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 use crate::{process_tree, sys};
 
@@ -34,8 +33,7 @@ impl Ending {
 
     /// Waits until somebody who may says so.
     pub async fn asked(self) {
-        let Some(Ok(signals)) = self.0.map(|signals| AsyncFd::register_with_interest(signals, Interest::READABLE))
-        else {
+        let Some(Ok(signals)) = self.0.map(sys::readable) else {
             return std::future::pending().await;
         };
         loop {
