@@ -96,18 +96,21 @@ pub fn spawn(start: &control::Start, confinement: Option<&Confinement>, bars: Op
         };
         (child.id() as i32, errands)
     };
-    offer_to_oom(pid);
     Ok(Child { pid, stdin, stdout, stderr, errands })
 }
 
-/// When memory runs out, a command goes before podbayd. Where /proc isn't there, the kernel decides as it likes.
+/// When memory runs out, a command goes before podbayd. Whether it could be arranged: where /proc isn't there or can't be
+/// written, the kernel decides as it likes.
 ///
 /// Done from outside: a process that hides its memory, as the shim does and its child until it is another program, has no
 /// right to its own files there. What the command has started by then has the old value and gets the new one here.
-fn offer_to_oom(pid: i32) {
-    let _ = std::fs::write(format!("/proc/{pid}/oom_score_adj"), "1000");
+pub fn offer_to_oom(pid: i32) -> bool {
+    let offered = std::fs::write(format!("/proc/{pid}/oom_score_adj"), "1000").is_ok();
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    children.split_whitespace().filter_map(|child| child.parse().ok()).for_each(offer_to_oom);
+    for child in children.split_whitespace().filter_map(|child| child.parse().ok()) {
+        offer_to_oom(child);
+    }
+    offered
 }
 
 fn failed(error: &io::Error) -> Error {

@@ -42,6 +42,10 @@ const STALLED: Duration = Duration::from_secs(60);
 /// How often killing is tried again while something is left: a process in the kernel's hands dies later.
 const KILL_AGAIN: Duration = Duration::from_millis(20);
 
+/// How often a command is offered to the kernel, and after what pause again.
+const OFFERS: u32 = 4;
+const OFFER_AGAIN: Duration = Duration::from_millis(5);
+
 /// More connections than this wait: podbayd needs a few, and a command could make any number.
 const MOST_CONNECTIONS: usize = 512;
 
@@ -87,6 +91,8 @@ struct Clock {
     deadline: Option<Instant>,
     timed_out: bool,
     kill_at: Option<Instant>,
+    /// When the command is offered to the kernel again, and how many times more.
+    offer: Option<(Instant, u32)>,
 }
 
 impl Shim {
@@ -135,6 +141,7 @@ impl Shim {
             Ok(Child { pid, stdin, stdout, stderr, errands }) => {
                 shim.errands = errands;
                 shim.main = Some(pid);
+                shim.offer(OFFERS);
                 shim.has_children = true;
                 shim.outputs = [Some(stdout), stderr];
                 shim.input = Input::new(stdin);
@@ -219,7 +226,7 @@ impl Shim {
             }
             fds.push(PollFd::from_borrowed_fd(connection.socket.as_fd(), events));
         }
-        let mut alarms = vec![self.clock.kill_at.or(self.clock.deadline)];
+        let mut alarms = vec![self.clock.kill_at.or(self.clock.deadline), self.clock.offer.map(|(at, _)| at)];
         if held_back {
             alarms.push(Some(Instant::now() + Duration::from_secs(1)));
         }
@@ -387,8 +394,18 @@ impl Shim {
         }
     }
 
+    /// Offers the command to the kernel for the time when memory runs out, and again a little later where that fails: the
+    /// kernel says that a new program runs a moment before the process's files belong to its user.
+    fn offer(&mut self, times: u32) {
+        let failed = self.main.is_some_and(|main| !child::offer_to_oom(main));
+        self.clock.offer = (failed && times > 1).then(|| (Instant::now() + OFFER_AGAIN, times - 1));
+    }
+
     fn watch_clock(&mut self) {
         let now = Instant::now();
+        if let Some((_, times)) = self.clock.offer.filter(|(at, _)| *at <= now) {
+            self.offer(times);
+        }
         let over = |alarm: Option<Instant>| alarm.is_some_and(|alarm| alarm <= now);
         if over(self.clock.deadline) {
             self.clock.deadline = None;
