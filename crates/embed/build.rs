@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
+use sha2::{Digest, Sha256};
+
 /// Architectures that a release carries, as Rust names them.
 const ARCHITECTURES: [&str; 2] = ["x86_64", "aarch64"];
 
@@ -17,10 +19,20 @@ fn main() {
         Some(dir) => ready_made(Path::new(&dir)),
         None => vec![(variable("CARGO_CFG_TARGET_ARCH"), build(&out))],
     };
-    let arms: String =
-        daemons.iter().map(|(arch, path)| format!("        {arch:?} => Some(include_bytes!({path:?})),\n")).collect();
-    fs::write(out.join("daemons.rs"), format!("match arch {{\n{arms}        _ => None,\n    }}"))
-        .expect("OUT_DIR is writable");
+    let choose = |file: &str, value: &dyn Fn(&Path) -> String| {
+        let arms: String =
+            daemons.iter().map(|(arch, path)| format!("        {arch:?} => Some({}),\n", value(path))).collect();
+        fs::write(out.join(file), format!("match arch {{\n{arms}        _ => None,\n    }}"))
+            .expect("OUT_DIR is writable");
+    };
+    choose("daemons.rs", &|path| format!("include_bytes!({path:?})"));
+    choose("digests.rs", &|path| format!("{:?}", digest(path)));
+}
+
+/// SHA-256, as `sha256sum` prints it. Made here, because every command would have to wait for it otherwise.
+fn digest(path: &Path) -> String {
+    let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn variable(name: &str) -> String {
@@ -58,6 +70,10 @@ fn build(out: &Path) -> PathBuf {
         .env_remove("RUSTC_WORKSPACE_WRAPPER")
         .env_remove("RUSTC_WRAPPER")
         .env_remove("RUSTFLAGS");
+    // Lets tests imitate older kernels, which nobody else has a use for.
+    if variable("PROFILE") != "release" {
+        cargo.args(["--features", "older-landlock"]);
+    }
     let status = cargo.status().expect("cargo can be run");
     assert!(status.success(), "building podbayd failed: {status}");
     target_dir.join(target).join("daemon").join("podbayd")

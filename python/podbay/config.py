@@ -79,6 +79,7 @@ class RawConfig:
     run_as_non_root: bool | None = None
     read_only_root: bool | None = None
     seccomp_profile: str | None = None
+    command_filter: bool | None = None
     block_network: bool | None = None
     egress: Sequence[Mapping[str, Any]] | None = None
     ingress: Sequence[Mapping[str, Any]] | None = None

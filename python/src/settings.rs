@@ -117,8 +117,9 @@ fn full_key(mode: &str, key: &str) -> String {
         return (*full).to_owned();
     }
     let known = |key: &str| SETTINGS.iter().any(|setting| setting.key == key);
-    let candidates = [key.to_owned(), format!("{mode}.{key}"), format!("policy.{key}"), format!("audit.{key}")];
-    let found = candidates.into_iter().find(|key| known(key));
+    let sections = [mode, "policy", "audit", "cluster"].map(|section| format!("{section}.{key}"));
+    let mut candidates = [key.to_owned()].into_iter().chain(sections);
+    let found = candidates.find(|key| known(key));
     // What isn't known is looked for among the mode's own, so that the nearest of these is named.
     found.unwrap_or_else(|| if key.contains('.') { key.to_owned() } else { format!("{mode}.{key}") })
 }

@@ -20,7 +20,7 @@ def test_dataclasses_have_exactly_the_settings():
     fields = {field.name for field in dataclasses.fields(LocalConfig)}
     assert fields == keys("local.") | SHARED | {"home"}
     fields = {field.name for field in dataclasses.fields(RawConfig)}
-    assert fields == keys("raw.") | SHARED
+    assert fields == keys("raw.") | keys("cluster.") | SHARED
     choices = {setting.key: setting.choices for setting in podbay.SETTINGS if setting.kind == "choice"}
     for cls, prefix in ((LocalConfig, "local."), (RawConfig, "raw.")):
         for field in dataclasses.fields(cls):

@@ -24,12 +24,13 @@ pub use podbay_proto::exec::{
     Target, Usage,
 };
 pub use podbay_proto::files;
-pub use podbay_proto::session::{Lifetime, Welcome};
+pub use podbay_proto::session::{Lifetime, Protection, Wall, WallKind, Welcome};
 pub use podbay_proto::{Error as OperationError, ErrorCode, RawPath};
 
 pub use transfer::{Meter, Progress};
 pub use trees::{Transferred, Witness};
 
+use podbay_proto::session::Protections;
 use session::{Session, WeakSession};
 
 /// One sandbox.
@@ -58,6 +59,14 @@ impl Sandbox {
     /// When it can't be reached, or its podbayd is too old to know of this.
     pub async fn set_lifetime(&self, lifetime: &Lifetime) -> Result<()> {
         self.session.ask(lifetime).await.map(drop)
+    }
+
+    /// How commands are walled off from podbayd in this sandbox, and what is open.
+    ///
+    /// # Errors
+    /// When it can't be reached, or its podbayd is too old to know of this.
+    pub async fn protection(&self) -> Result<Protection> {
+        self.session.ask(&Protections {}).await
     }
 
     /// Whether the sandbox was started again since this was last asked: its files are there, its processes are gone, and

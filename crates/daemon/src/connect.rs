@@ -35,6 +35,8 @@ pub struct Start {
     pub idle_ttl: Option<Duration>,
     /// Its end is the container's.
     pub ends_container: bool,
+    /// Its commands have all system calls that the container has.
+    pub without_command_filter: bool,
 }
 
 /// Connects, and stays until either side is done.
@@ -42,6 +44,8 @@ pub struct Start {
 /// # Errors
 /// When no daemon can be reached or started.
 pub fn run(state: &Path, options: &Start) -> io::Result<()> {
+    // Commands have the same user, and this process is who podbayd listens to.
+    sys::hide_memory();
     let socket = connect_or_start(state, options)?;
     println!("{GREETING}");
     io::stdout().flush()?;
@@ -127,6 +131,9 @@ fn start(state: &Path, options: &Start) -> io::Result<()> {
     }
     if options.ends_container {
         command.arg("--ends-container");
+    }
+    if options.without_command_filter {
+        command.arg("--no-command-filter");
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     sys::keep_across_exec(&theirs)?;

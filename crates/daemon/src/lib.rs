@@ -9,6 +9,7 @@ mod descriptors;
 pub mod exec;
 mod oom;
 mod process_tree;
+pub mod sealed;
 pub mod serve;
 pub mod settle;
 pub mod shim;

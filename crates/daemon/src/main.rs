@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use podbay_jail::CommandFilter;
 use podbayd::complaint::complain;
-use podbayd::{connect, exec, serve, settle, supervise, sys};
+use podbayd::{connect, exec, sealed, serve, settle, supervise, sys};
 
 const HELP: &str = "\
 podbayd does the work in a Podbay sandbox. People use the `podbay` command; this one is started by it.
@@ -17,9 +18,11 @@ podbayd does the work in a Podbay sandbox. People use the `podbay` command; this
       token in the environment variable PODBAY_TOKEN; without one, --allow-anyone has to be given.
       It ends by itself --ttl SECONDS after its start, and when for --idle-ttl SECONDS nobody used it. With
       --ends-container it tells the container's first process to end then, and a start of the container later counts on.
+      Commands get a seccomp filter unless --no-command-filter is given.
   podbayd supervise --dir DIR
       Looks after a local sandbox: DIR/spec.json says which.
   podbayd connect --state DIR [--workdir DIR] [--ttl SECONDS] [--idle-ttl SECONDS] [--ends-container]
+                  [--no-command-filter]
       Brings standard input and output to the running daemon, and starts it when there is none.
   podbayd --version
 ";
@@ -45,14 +48,16 @@ struct Arguments {
     ttl: Option<Duration>,
     idle_ttl: Option<Duration>,
     dir: Option<PathBuf>,
-    cell: Option<String>,
-    command_filter: Option<podbay_jail::CommandFilter>,
+    walls: Option<String>,
     allow_anyone: bool,
     ends_container: bool,
+    sealed: bool,
+    without_command_filter: bool,
     from: Option<PathBuf>,
     to: Option<PathBuf>,
     lock: Option<PathBuf>,
     bytes: Option<u64>,
+    digest: Option<String>,
 }
 
 impl Arguments {
@@ -69,6 +74,15 @@ impl Arguments {
                 arguments.ends_container = true;
                 continue;
             }
+            if flag == "--no-command-filter" {
+                arguments.without_command_filter = true;
+                continue;
+            }
+            // Not for people: this is a sealed copy already, or there can be none.
+            if flag == "--sealed" {
+                arguments.sealed = true;
+                continue;
+            }
             let value = words.next().ok_or_else(|| format!("{flag} needs a value"))?;
             let number = |value: OsString| -> Result<i32, String> {
                 text(value)?.parse().map_err(|_| format!("{flag} needs the number of a descriptor"))
@@ -79,14 +93,10 @@ impl Arguments {
                 "--from" => arguments.from = Some(value.into()),
                 "--to" => arguments.to = Some(value.into()),
                 "--lock" => arguments.lock = Some(value.into()),
+                "--digest" => arguments.digest = Some(text(value)?),
                 "--bytes" => arguments.bytes = text(value)?.parse().ok(),
                 "--dir" => arguments.dir = Some(value.into()),
-                "--cell" => arguments.cell = Some(text(value)?),
-                "--command-filter" => {
-                    let name = text(value)?;
-                    let filter = podbay_jail::CommandFilter::parse(&name);
-                    arguments.command_filter = Some(filter.ok_or_else(|| format!("there is no filter '{name}'"))?);
-                }
+                "--walls" => arguments.walls = Some(text(value)?),
                 "--ttl" => arguments.ttl = Some(Duration::from_secs(seconds(&flag, text(value)?)?)),
                 "--idle-ttl" => arguments.idle_ttl = Some(Duration::from_secs(seconds(&flag, text(value)?)?)),
                 "--socket-fd" => arguments.socket = Some(number(value)?),
@@ -111,6 +121,9 @@ impl Arguments {
 fn run(arguments: Arguments) -> Result<ExitCode, String> {
     match arguments.face.as_str() {
         "serve" => {
+            if !arguments.sealed {
+                sealed::go_on(std::env::args_os().skip(1).chain(["--sealed".into()]));
+            }
             let options = serve_options(&arguments)?;
             serve::run(options).map(|_| ExitCode::SUCCESS).map_err(|error| error.to_string())
         }
@@ -121,6 +134,7 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
                 ttl: arguments.ttl,
                 idle_ttl: arguments.idle_ttl,
                 ends_container: arguments.ends_container,
+                without_command_filter: arguments.without_command_filter,
             };
             connect::run(&state, &start).map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string())
         }
@@ -129,9 +143,9 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
             supervise::run(&dir).map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string())
         }
         // Not for people: the bootstrap runs it once in a container, and reads what it prints.
-        "settle" => match (&arguments.from, arguments.bytes, &arguments.to, &arguments.lock) {
-            (Some(from), Some(bytes), Some(to), Some(lock)) => {
-                Ok(settle::run(&settle::Arrival { from, bytes, to, lock }).map_or_else(
+        "settle" => match (&arguments.from, arguments.bytes, &arguments.digest, &arguments.to, &arguments.lock) {
+            (Some(from), Some(bytes), Some(digest), Some(to), Some(lock)) => {
+                Ok(settle::run(&settle::Arrival { from, bytes, digest, to, lock }).map_or_else(
                     |why| {
                         println!("podbay: fail {why}");
                         ExitCode::from(3)
@@ -139,18 +153,15 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
                     |()| ExitCode::SUCCESS,
                 ))
             }
-            _ => Err("settle needs --from, --bytes, --to and --lock".to_owned()),
+            _ => Err("settle needs --from, --bytes, --digest, --to and --lock".to_owned()),
         },
         // Not for people: a daemon whose zygote was killed starts another, with the socket as standard input.
         "zygote" => {
             let socket = inherited(0)?;
-            let cell: Option<podbay_jail::Cell> = arguments
-                .cell
-                .map(|json| serde_json::from_str(&json))
-                .transpose()
-                .map_err(|error| error.to_string())?;
-            let bars = cell.map(|cell| cell.prepare()).transpose().map_err(|error| error.to_string())?;
-            Ok(ExitCode::from(exec::zygote::main(socket, bars, arguments.command_filter) as u8))
+            let walls = arguments.walls.ok_or("zygote needs --walls")?;
+            let walls: exec::walls::Walls = serde_json::from_str(&walls).map_err(|error| error.to_string())?;
+            let bars = walls.bars().map_err(|error| error.to_string())?;
+            Ok(ExitCode::from(exec::zygote::main(socket, &walls, bars) as u8))
         }
         "--version" => {
             println!("podbayd {} (protocol {})", env!("CARGO_PKG_VERSION"), podbay_proto::VERSION);
@@ -193,6 +204,14 @@ fn serve_options(arguments: &Arguments) -> Result<serve::Options, String> {
         idle_ttl: arguments.idle_ttl,
         ends_container: arguments.ends_container,
         ready: arguments.ready.map(inherited).transpose()?,
+        in_container: true,
+        walls: exec::walls::Walls {
+            filter: Some(match arguments.without_command_filter {
+                true => CommandFilter::Mark,
+                false => CommandFilter::Container,
+            }),
+            ..exec::walls::Walls::default()
+        },
         ..serve::Options::default()
     })
 }

@@ -5,6 +5,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use sha2::{Digest, Sha256};
+
 /// What a program that has just arrived is to do.
 #[derive(Debug)]
 pub struct Arrival<'a> {
@@ -12,6 +14,8 @@ pub struct Arrival<'a> {
     pub from: &'a Path,
     /// How many bytes were sent.
     pub bytes: u64,
+    /// Their SHA-256, in hexadecimal.
+    pub digest: &'a str,
     /// What it is to be called.
     pub to: &'a Path,
     /// What keeps others waiting meanwhile.
@@ -29,6 +33,10 @@ pub fn run(arrival: &Arrival<'_>) -> Result<(), String> {
     if came != arrival.bytes {
         return Err(format!("count {came} {}", arrival.bytes));
     }
+    let digest = Sha256::digest(fs::read(arrival.from).map_err(write)?);
+    if digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>() != arrival.digest {
+        return Err("digest".into());
+    }
     fs::rename(arrival.from, arrival.to).map_err(write)?;
     // Who waits for it looks for the program as well.
     let _ = fs::remove_dir_all(arrival.lock);
@@ -44,14 +52,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
         let (from, to, lock) = (path("new"), path("podbayd"), path("lock"));
-        let arrive = |bytes| {
+        let arrive = |bytes, digest| {
             fs::write(&from, "12345").unwrap();
             fs::create_dir_all(&lock).unwrap();
-            run(&Arrival { from: &from, bytes, to: &to, lock: &lock })
+            run(&Arrival { from: &from, bytes, digest, to: &to, lock: &lock })
         };
-        assert_eq!(arrive(6), Err("count 5 6".into()));
+        let digest = "5994471abb01112afcc18159f6cc74b4f511b99806da59b3caf5a9c173cacfc5";
+        assert_eq!(arrive(6, digest), Err("count 5 6".into()));
+        assert_eq!(arrive(5, "5994471abb"), Err("digest".into()));
         assert!(!to.exists() && lock.exists());
-        assert_eq!(arrive(5), Ok(()));
+        assert_eq!(arrive(5, digest), Ok(()));
         assert_eq!(fs::read(&to).unwrap(), b"12345");
         assert!(!from.exists() && !lock.exists());
     }

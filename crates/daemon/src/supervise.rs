@@ -96,7 +96,7 @@ fn start(dir: &Path, listener: &OwnedFd) -> Result<(Spec, Jailed), String> {
         ..serve::Options::default()
     };
     match spec.jail.isolation {
-        Isolation::Namespaces => options.command_filter = Some(CommandFilter::Local),
+        Isolation::Namespaces => options.walls.filter = Some(CommandFilter::Local),
         Isolation::Landlock => {
             without_namespaces(dir, &mut spec.jail, &mut options).map_err(|error| error.to_string())?;
         }
@@ -121,7 +121,7 @@ fn without_namespaces(dir: &Path, jail: &mut Jail, options: &mut serve::Options)
         .map_err(|error| JailError::from(Failure::new("become a subreaper", error)))?;
     options.state = jail.state.clone().unwrap_or_default();
     options.workdir = jail.workspace.clone();
-    options.cell = Some(Cell::of(jail)?);
+    options.walls.cell = Some(Cell::of(jail)?);
     options.elsewhere = jail.workspace.iter().map(|place| (WORKSPACE.into(), place.clone())).collect();
     Ok(())
 }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -290,4 +290,43 @@ pub fn move_to_three(fd: OwnedFd) -> io::Result<OwnedFd> {
     }
     // SAFETY: dup3 has just made it, and nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(3) })
+}
+
+/// The process at the other end of a unix socket when it connected; nothing for one of another pid namespace.
+///
+/// # Errors
+/// When the kernel doesn't tell.
+pub fn peer_pid(socket: impl AsFd) -> io::Result<Option<rustix::process::Pid>> {
+    // Read by hand: rustix takes the process to have a number, which one of another namespace hasn't.
+    let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    // SAFETY: the option writes a `ucred`, and any bytes are a valid one.
+    unsafe { socket_option(socket, libc::SO_PEERCRED, &mut credentials) }?;
+    Ok(rustix::process::Pid::from_raw(credentials.pid))
+}
+
+/// A descriptor of that process; nothing on kernels before Linux 6.5.
+///
+/// # Errors
+/// When it has gone.
+pub fn peer_pidfd(socket: impl AsFd) -> io::Result<Option<OwnedFd>> {
+    const SO_PEERPIDFD: libc::c_int = 77;
+    let mut fd: libc::c_int = -1;
+    // SAFETY: the option writes an `int`, and any bytes are a valid one.
+    match unsafe { socket_option(socket, SO_PEERPIDFD, &mut fd) } {
+        // SAFETY: the kernel has just made it, and nobody else owns it.
+        Ok(()) => Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) })),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOPROTOOPT | libc::EINVAL)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// # Safety
+/// The option must write a `T`, and all that it can write must be valid ones.
+unsafe fn socket_option<T>(socket: impl AsFd, option: libc::c_int, value: &mut T) -> io::Result<()> {
+    let mut length = size_of::<T>() as libc::socklen_t;
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: the socket is open, and the kernel writes at most `length` bytes, which is the value's size.
+    let done =
+        unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, option, std::ptr::from_mut(value).cast(), &raw mut length) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -5,6 +5,11 @@ pub fn daemon(arch: &str) -> Option<&'static [u8]> {
     include!(concat!(env!("OUT_DIR"), "/daemons.rs"))
 }
 
+/// The SHA-256 of those bytes, in hexadecimal.
+pub fn digest(arch: &str) -> Option<&'static str> {
+    include!(concat!(env!("OUT_DIR"), "/digests.rs"))
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

@@ -174,14 +174,6 @@ fn install(program: &BpfProgram) -> io::Result<()> {
     }
 }
 
-/// Keeps the signals of this process and all that it starts among themselves.
-///
-/// # Errors
-/// When the kernel can't.
-pub fn keep_signals_in() -> Result<(), Failure> {
-    fence::signals()
-}
-
 /// Kills all that descends from this process, which must be their subreaper, and waits until none is left.
 pub fn end_descendants() {
     // Looking through /proc takes longer than asking the kernel.

@@ -18,27 +18,83 @@ const KNOWN: ABI = ABI::V6;
 /// rests on it: one that can kill every process of its user is none.
 pub(crate) const SCOPED: i32 = 6;
 
+/// The first ABI with which files can be moved and linked between directories (Linux 5.19). Under the one before, no domain
+/// allows that, so it is of no use here.
+pub(crate) const REFER: i32 = 2;
+
 /// The kernel's Landlock ABI; 0 where there is none.
-#[allow(unsafe_code)]
 pub(crate) fn abi() -> i32 {
+    asked().unwrap_or(0)
+}
+
+/// The kernel's answer. It is asked once: the environment, which tests can lower it by, is replaced in a jail.
+fn asked() -> Result<i32, i32> {
+    static ANSWER: std::sync::OnceLock<Result<i32, i32>> = std::sync::OnceLock::new();
+    *ANSWER.get_or_init(|| match (ask(), older()) {
+        (Ok(_), Some(0)) => Err(libc::ENOSYS),
+        (Ok(abi), Some(older)) => Ok(abi.min(older)),
+        (answer, _) => answer,
+    })
+}
+
+#[allow(unsafe_code)]
+fn ask() -> Result<i32, i32> {
     const VERSION: libc::c_uint = 1;
     // SAFETY: with this flag the call takes no attributes and makes nothing.
     let abi = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0_usize, VERSION) };
-    i32::try_from(abi).map_or(0, |abi| abi.max(0))
+    match i32::try_from(abi) {
+        Ok(abi @ 1..) => Ok(abi),
+        _ => Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOSYS)),
+    }
+}
+
+/// Names the ABI of an older kernel, whose behaviour is to be tested on this one.
+#[cfg(feature = "older-landlock")]
+fn older() -> Option<i32> {
+    std::env::var("PODBAY_LANDLOCK_ABI").ok()?.parse().ok()
+}
+
+#[cfg(not(feature = "older-landlock"))]
+fn older() -> Option<i32> {
+    None
+}
+
+/// The newest ABI that both the kernel and this program know.
+pub(crate) fn known() -> ABI {
+    ABI::from(abi().min(KNOWN as i32))
+}
+
+/// Says why what a later ABI has can't be had.
+pub(crate) fn lacking(abi: i32, wanted: i32) -> String {
+    match (abi, asked()) {
+        (0, Err(libc::EPERM)) => "the container's seccomp profile forbids Landlock".into(),
+        (0, Err(libc::EOPNOTSUPP)) => {
+            "Landlock isn't switched on in this kernel: boot with `landlock` among its `lsm=`".into()
+        }
+        (0, _) => "this kernel has no Landlock".into(),
+        _ => {
+            let release = if wanted >= SCOPED { "6.12" } else { "5.19" };
+            format!("this kernel has Landlock's ABI {abi}, and this needs ABI {wanted} (Linux {release})")
+        }
+    }
 }
 
 /// What is asked of Landlock inside the namespaces: nothing is written outside of the writable
 /// places, no abstract socket and no process outside is reached.
 pub(crate) fn around(writable: &[PathBuf]) -> Result<RulesetStatus, Failure> {
-    let write = AccessFs::from_write(KNOWN);
+    if abi() < REFER {
+        return Ok(RulesetStatus::NotEnforced);
+    }
+    let known = known();
+    let write = AccessFs::from_write(known);
     // Devices and /proc/self take writes; what else is there is read-only by its mount.
-    let devices = AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
+    let devices = (AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev) & write;
     let restricted = || -> Result<RulesetStatus, Box<dyn std::error::Error + Send + Sync>> {
-        let mut rules = Ruleset::default()
-            .set_compatibility(CompatLevel::BestEffort)
-            .handle_access(write)?
-            .scope(Scope::AbstractUnixSocket | Scope::Signal)?
-            .create()?;
+        let mut rules = Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(write)?;
+        if abi() >= SCOPED {
+            rules = rules.scope(Scope::AbstractUnixSocket | Scope::Signal)?;
+        }
+        let mut rules = rules.create()?;
         let places = writable.iter().map(|place| (place.as_path(), write));
         let fixed = ["/dev", "/proc"].map(|place| (Path::new(place), devices));
         for (place, access) in places.chain(fixed) {
@@ -96,7 +152,13 @@ type Refused = Box<dyn std::error::Error + Send + Sync>;
 
 /// Landlock as the only wall: nothing can be opened but this, and the kernel must enforce all of it.
 pub(crate) fn alone(openable: &Openable) -> Result<(), Failure> {
-    apply(|| rules(openable, &[Scope::AbstractUnixSocket, Scope::Signal]))
+    let applied = || -> Result<(), Refused> {
+        match rules(openable, &[Scope::AbstractUnixSocket, Scope::Signal])?.restrict_self()?.ruleset {
+            RulesetStatus::FullyEnforced => Ok(()),
+            other => Err(format!("only {other:?}").into()),
+        }
+    };
+    applied().map_err(std::io::Error::other).step(|| "apply Landlock".into())
 }
 
 /// The same rules without the scopes, in a descriptor, to be applied between fork and exec.
@@ -105,21 +167,6 @@ pub(crate) fn unapplied(openable: &Openable) -> Result<OwnedFd, Failure> {
         Option::<OwnedFd>::from(rules(openable, &[])?).ok_or_else(|| "the kernel has no Landlock".into())
     };
     made().map_err(std::io::Error::other).step(|| "prepare Landlock".into())
-}
-
-/// Nothing but the wall around signals.
-pub(crate) fn signals() -> Result<(), Failure> {
-    apply(|| Ok(Ruleset::default().set_compatibility(CompatLevel::HardRequirement).scope(Scope::Signal)?.create()?))
-}
-
-fn apply(rules: impl FnOnce() -> Result<RulesetCreated, Refused>) -> Result<(), Failure> {
-    let applied = || -> Result<(), Refused> {
-        match rules()?.restrict_self()?.ruleset {
-            RulesetStatus::FullyEnforced => Ok(()),
-            other => Err(format!("only {other:?}").into()),
-        }
-    };
-    applied().map_err(std::io::Error::other).step(|| "apply Landlock".into())
 }
 
 fn rules(openable: &Openable, scopes: &[Scope]) -> Result<RulesetCreated, Refused> {

@@ -4,7 +4,7 @@
 //! What keeps that sound are the fixed parts around it: calls of other architectures kill, calls
 //! newer than this list don't exist.
 //!
-//! `ptrace` is allowed: debuggers and tracers are normal work, the pid namespace bounds whom it can
+//! `ptrace` and its like (`process_vm_readv`) are allowed: debuggers and tracers are normal work, the pid namespace bounds whom it can
 //! reach, podbayd is not dumpable and so out of its reach, and since Linux 4.8 a tracer can't carry
 //! its tracee past the filter.
 
@@ -17,8 +17,9 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen as Len, SeccompCmpOp as Op, SeccompCondition, SeccompFilter,
     SeccompRule, TargetArch, sock_filter,
 };
+use serde::{Deserialize, Serialize};
 
-use self::sockets::{Family, NETWORK, UNIX, UNIX_CONNECTED, UNIX_STREAMS};
+use self::sockets::{AUDITED, Family, NETWORK, UNIX, UNIX_CONNECTED, UNIX_STREAMS};
 use crate::error::{Failure, Step};
 
 #[cfg(target_arch = "x86_64")]
@@ -90,8 +91,6 @@ const DENIED: &[libc::c_long] = &[
     libc::SYS_open_by_handle_at,
     libc::SYS_name_to_handle_at,
     // other processes
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
     libc::SYS_process_madvise,
     libc::SYS_kcmp,
     libc::SYS_pidfd_getfd,
@@ -126,6 +125,8 @@ pub(crate) enum Beside {
     Namespaces,
     /// Landlock alone: nothing that reaches the host past it.
     Landlock(Alone),
+    /// Somebody else's container: packages with set-id programs can be installed there.
+    Container,
 }
 
 /// What may be done beside Landlock alone.
@@ -148,10 +149,13 @@ pub(crate) fn compile(beside: Beside) -> Result<BpfProgram, Failure> {
         clone(&mut rules)?;
         terminals(&mut rules)?;
         personality(&mut rules)?;
-        set_id::refuse(&mut rules)?;
+        if beside != Beside::Container {
+            set_id::refuse(&mut rules)?;
+        }
         match beside {
-            Beside::Namespaces => {
+            Beside::Namespaces | Beside::Container => {
                 let [inet, inet6, netlink] = &NETWORK;
+                let netlink = if beside == Beside::Container { &AUDITED } else { netlink };
                 sockets::allow(&mut rules, libc::SYS_socket, &[&UNIX, inet, inet6, netlink])?;
                 sockets::allow(&mut rules, libc::SYS_socketpair, &[&UNIX])?;
             }
@@ -171,25 +175,18 @@ pub(crate) fn install(program: &BpfProgram) -> Result<(), Failure> {
 }
 
 /// What commands can't call although podbayd can. Where there is Landlock alone, a [`Cell`](crate::Cell) has this in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum CommandFilter {
     /// In namespaces on this machine: no `openat2`, by which files with set-id bits could be made.
     Local,
+    /// In somebody else's container: none of the calls that a jail doesn't have.
+    Container,
+    /// Everything podbayd can. It marks commands all the same: the kernel tells how many filters a process has.
+    Mark,
 }
 
 impl CommandFilter {
-    /// Its name on a command line.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Local => "local",
-        }
-    }
-
-    /// The one of that name.
-    pub fn parse(name: &str) -> Option<Self> {
-        [Self::Local].into_iter().find(|filter| filter.as_str() == name)
-    }
-
     /// Installs it for this process and all that it starts.
     ///
     /// # Errors
@@ -197,6 +194,8 @@ impl CommandFilter {
     pub fn install(self) -> Result<(), Failure> {
         let mut program = match self {
             Self::Local => answers(&[(libc::SYS_openat2, libc::ENOSYS)]),
+            Self::Container => return install(&compile(Beside::Container)?),
+            Self::Mark => Vec::new(),
         };
         program.push(operation(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW));
         install(&program)
@@ -211,7 +210,9 @@ fn prelude(beside: Beside) -> BpfProgram {
     if matches!(beside, Beside::Landlock(Alone { unix: false, .. })) {
         calls.push((libc::SYS_openat2, libc::ENOSYS));
     }
-    calls.extend(set_id::ATTRIBUTES.map(|call| (call, libc::EOPNOTSUPP)));
+    if beside != Beside::Container {
+        calls.extend(set_id::ATTRIBUTES.map(|call| (call, libc::EOPNOTSUPP)));
+    }
     let mut program = answers(&calls);
     program.push(operation(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, 0, 1, NEWEST));
     program.push(answer(libc::ENOSYS));
@@ -309,6 +310,8 @@ const PAST_LANDLOCK: &[libc::c_long] = &[
     libc::SYS_setpriority,
     libc::SYS_ioprio_set,
     libc::SYS_process_mrelease,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
 ];
 
 /// Modes by path. `fchmod` works on what could be opened.

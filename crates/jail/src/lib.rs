@@ -57,6 +57,7 @@
 mod area;
 mod cell;
 mod cgroup;
+mod domain;
 mod errand;
 mod error;
 mod etc;
@@ -76,8 +77,9 @@ mod sys;
 mod tree;
 
 pub use area::furnish;
-pub use cell::{Bars, Cell, end_descendants, keep_signals_in};
+pub use cell::{Bars, Cell, end_descendants};
 pub use cgroup::{Cgroup, can_limit_memory, machine_memory, sweep};
+pub use domain::{Domain, ESCALATION, Entered};
 pub use errand::Errands;
 pub use error::{Failure, JailError};
 pub use filter::CommandFilter;

@@ -217,16 +217,16 @@ fn seccomp() -> Finding {
 fn landlock() -> Finding {
     const WHAT: &str = "Landlock";
     match fence::abi() {
-        0 => Finding::lacks(
+        abi @ 0..fence::REFER => Finding::lacks(
             WHAT,
-            "the kernel has none, or it is not switched on",
-            "boot with `lsm=landlock,…` (the present list is in /sys/kernel/security/lsm); Linux 5.13 or newer",
+            format!("{}; commands can change podbayd's records in their sandbox", fence::lacking(abi, fence::REFER)),
+            "Linux 5.19 or newer, booted with `lsm=landlock,…` (the present list is in /sys/kernel/security/lsm)",
         ),
-        abi @ 1..6 => Finding::has(
+        abi @ fence::REFER..fence::SCOPED => Finding::has(
             WHAT,
-            format!("ABI {abi}: files only; signals and abstract sockets are fenced from ABI 6 (Linux 6.12) on"),
+            format!("ABI {abi}: files and podbayd's records; signals and abstract sockets from ABI 6 (Linux 6.12) on"),
         ),
-        abi => Finding::has(WHAT, format!("ABI {abi}: files, signals, abstract sockets")),
+        abi => Finding::has(WHAT, format!("ABI {abi}: files, podbayd's records, signals, abstract sockets")),
     }
 }
 

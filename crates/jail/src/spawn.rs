@@ -34,10 +34,12 @@ const READY: &[u8] = b"ready";
 pub fn spawn(jail: &Jail, keep: &[BorrowedFd<'_>], inside: impl FnOnce() -> i32) -> Result<Jailed, JailError> {
     jail.validate()?;
     let kept = check_kept(keep)?;
-    if jail.network == Network::Host && fence::abi() < fence::SCOPED {
+    // Asked for here, because the new process has another environment, and with it no older kernel to imitate.
+    let abi = fence::abi();
+    if jail.network == Network::Host && abi < fence::SCOPED {
         return Err(JailError::Unsupported {
             what: "network: host".into(),
-            why: format!("this kernel's Landlock (ABI {}) can't fence off the host's abstract sockets", fence::abi()),
+            why: format!("this kernel's Landlock (ABI {abi}) can't fence off the host's abstract sockets"),
             fix: "use Linux 6.12 or newer, or accept it with network: host-unfenced".into(),
         });
     }

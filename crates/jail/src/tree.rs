@@ -20,9 +20,11 @@ use crate::sys::{self, MountAttr, RDONLY};
 pub(crate) const SCRATCH: u64 = 2 << 30;
 
 /// Entries of /proc that speak of the whole machine: nothing inside needs them.
-const MASKED: [&str; 13] = [
+const MASKED: [&str; 15] = [
     "acpi",
     "asound",
+    "cmdline",
+    "config.gz",
     "interrupts",
     "kallsyms",
     "kcore",
@@ -36,7 +38,7 @@ const MASKED: [&str; 13] = [
     "timer_list",
 ];
 /// Entries of /proc that are read by normal programs but not written.
-const READ_ONLY: [&str; 4] = ["bus", "fs", "irq", "sys"];
+const READ_ONLY: [&str; 5] = ["bus", "fs", "irq", "pressure", "sys"];
 
 /// Builds the root and makes it this process's. Returns the writable places.
 pub(crate) fn enter(jail: &Jail, sources: Sources) -> Result<Vec<PathBuf>, Failure> {

@@ -9,6 +9,7 @@ use podbay_jail::supervision::{NEW, SANDBOXES};
 use rustix::fs::{Mode, OFlags};
 
 use crate::error::{Error, Result};
+use crate::program;
 use crate::trust;
 
 /// Below the home: where podbayd is.
@@ -77,9 +78,10 @@ impl Home {
     pub(crate) fn podbayd(&self) -> Result<Program> {
         let arch = std::env::consts::ARCH;
         let bytes = podbay_embed::daemon(arch).ok_or(Error::NoDaemon(arch))?;
-        let name = format!("podbayd-{:016x}", fingerprint(bytes));
+        let digest = podbay_embed::digest(arch).ok_or(Error::NoDaemon(arch))?;
+        let name = format!("podbayd-{}", &digest[..16]);
         let path = self.path.join(PROGRAMS).join(&name);
-        if let Some(file) = self.existing(&name, bytes.len()) {
+        if let Some(file) = self.existing(&name, bytes) {
             return Ok(Program { file, path });
         }
         let temporary = format!("{name}.{:08x}", rand::random::<u32>());
@@ -87,15 +89,15 @@ impl Home {
             .and_then(|()| Ok(rustix::fs::renameat(&*self.programs, &temporary, &*self.programs, &name)?))
             .map_err(Error::home(&path, "podbayd can't be written"))?;
         let gone = || io::Error::new(io::ErrorKind::InvalidData, "it was exchanged meanwhile");
-        let file = self.existing(&name, bytes.len()).ok_or_else(gone);
+        let file = self.existing(&name, bytes).ok_or_else(gone);
         Ok(Program { file: file.map_err(Error::home(&path, "podbayd can't be used"))?, path })
     }
 
-    fn existing(&self, name: &str, length: usize) -> Option<OwnedFd> {
+    fn existing(&self, name: &str, bytes: &[u8]) -> Option<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&*self.programs, name, flags, Mode::empty()).ok()?;
         let stat = rustix::fs::fstat(&file).ok()?;
-        (trust::is_own_file(&stat) && u64::try_from(stat.st_size) == Ok(length as u64)).then_some(file)
+        (trust::is_own_file(&stat) && program::holds(&file, bytes)).then_some(file)
     }
 
     fn write_program(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
@@ -126,15 +128,4 @@ impl Program {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
-}
-
-/// Tells builds apart. Nobody but the user can write here, so it need not withstand an attacker.
-fn fingerprint(bytes: &[u8]) -> u64 {
-    use std::hash::{DefaultHasher, Hasher};
-    static KNOWN: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
-    *KNOWN.get_or_init(|| {
-        let mut hasher = DefaultHasher::new();
-        hasher.write(bytes);
-        hasher.finish()
-    })
 }

@@ -9,6 +9,7 @@ mod create;
 mod error;
 mod home;
 mod options;
+mod program;
 mod provider;
 mod record;
 mod remains;

@@ -30,6 +30,7 @@ pub fn operations() -> Vec<Described> {
     vec![
         describe::<session::Hello>(),
         describe::<session::Lifetime>(),
+        describe::<session::Protections>(),
         describe::<exec::Run>(),
         describe::<exec::Start>(),
         describe::<exec::Attach>(),

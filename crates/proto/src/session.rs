@@ -52,6 +52,82 @@ impl Operation for Lifetime {
     type Output = Lifetime;
 }
 
+/// Asks how commands are walled off from podbayd, and what is open.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Protections {}
+
+impl Operation for Protections {
+    const NAME: &'static str = "protections";
+    const MUTATES: bool = false;
+    type Output = Protection;
+}
+
+/// How commands, which run as podbayd's user, are walled off from it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Protection {
+    /// The ABI of Landlock in use; 0 where the kernel has none.
+    pub landlock_abi: u32,
+    /// Each wall, standing or not.
+    pub walls: Vec<Wall>,
+}
+
+impl Protection {
+    /// What is open to commands.
+    pub fn open(&self) -> impl Iterator<Item = &Wall> {
+        self.walls.iter().filter(|wall| !wall.stands)
+    }
+}
+
+/// One wall between commands and podbayd.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Wall {
+    /// What it protects.
+    pub what: WallKind,
+    /// Whether it is in force.
+    pub stands: bool,
+    /// How it is enforced, or why it isn't and what to do about it.
+    pub detail: String,
+}
+
+/// What a wall protects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum WallKind {
+    /// podbayd's and PID 1's memory and files in `/proc`: commands can't trace or inspect them.
+    Domain,
+    /// podbayd and PID 1: commands can't signal them.
+    Signals,
+    /// podbayd's directory, with logs and results: commands can't change it.
+    Directory,
+    /// podbayd's socket: commands can't use it.
+    Socket,
+    /// The kernel: commands have fewer system calls.
+    SystemCalls,
+    /// podbayd's own program: commands can't change what runs.
+    Program,
+    /// One that this version doesn't know.
+    #[serde(other)]
+    Unknown,
+}
+
+impl std::fmt::Display for WallKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Domain => "podbayd's memory",
+            Self::Signals => "signals to podbayd and PID 1",
+            Self::Directory => "podbayd's directory",
+            Self::Socket => "podbayd's socket",
+            Self::SystemCalls => "system calls",
+            Self::Program => "podbayd's program",
+            Self::Unknown => "another part of podbayd",
+        })
+    }
+}
+
 /// Who podbayd is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

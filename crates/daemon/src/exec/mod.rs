@@ -9,6 +9,7 @@ pub mod log;
 pub mod record;
 pub mod reserve;
 mod retention;
+pub mod walls;
 mod watch;
 pub mod zygote;
 
@@ -107,6 +108,15 @@ impl Execs {
             io::ErrorKind::NotFound => not_found(id),
             _ => exec_io(id, "its log can't be read", &error),
         })
+    }
+
+    /// Which walls stand around commands that are started now.
+    ///
+    /// # Errors
+    /// When nothing can start commands any more; the next command starts another zygote.
+    pub async fn standing(&self) -> io::Result<walls::Standing> {
+        let zygote = self.zygote.lock().await.clone();
+        zygote.standing().await.cloned()
     }
 
     /// How many commands have something alive.

@@ -6,13 +6,16 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use podbay_jail::{Bars, Cell, CommandFilter};
+use podbay_jail::Bars;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
+use tokio::sync::OnceCell;
 
+use super::walls::{Standing, Walls};
 use crate::descriptors;
+use crate::sealed::Program;
 use crate::sys::{self, Fork, Reaped};
 
 /// The number of the bars' descriptor: the socket has 3.
@@ -26,8 +29,8 @@ const DESCRIPTORS: usize = descriptors::MOST;
 pub struct Zygote {
     socket: UnixStream,
     pid: i32,
-    cell: Option<Cell>,
-    filter: Option<CommandFilter>,
+    walls: Walls,
+    standing: OnceCell<Standing>,
 }
 
 /// A zygote that was forked before there was an asynchronous runtime.
@@ -36,15 +39,15 @@ pub struct Forked(std::os::unix::net::UnixStream, i32);
 /// Forks the zygote. To be called first of all, while there is one thread and no descriptor of importance.
 ///
 /// # Errors
-/// When the kernel has no room for a socket or a process, or can't confine commands as the cell says.
-pub fn fork(cell: Option<&Cell>, filter: Option<CommandFilter>) -> io::Result<Forked> {
+/// When the kernel has no room for a socket or a process, or can't confine commands as it must.
+pub fn fork(walls: &Walls) -> io::Result<Forked> {
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-    let bars = cell.map(Cell::prepare).transpose().map_err(io::Error::other)?;
+    let bars = walls.bars()?;
     match sys::fork()? {
         Fork::Parent(pid) => Ok(Forked(ours, pid)),
         Fork::Child => {
             drop(ours);
-            std::process::exit(main(theirs.into(), bars, filter));
+            std::process::exit(main(theirs.into(), walls, bars));
         }
     }
 }
@@ -54,9 +57,30 @@ impl Zygote {
     ///
     /// # Errors
     /// When the socket can't be watched.
-    pub fn new(forked: Forked, cell: Option<Cell>, filter: Option<CommandFilter>) -> io::Result<Self> {
+    pub fn new(forked: Forked, walls: Walls) -> io::Result<Self> {
         forked.0.set_nonblocking(true)?;
-        Ok(Self { socket: UnixStream::from_std(forked.0)?, pid: forked.1, cell, filter })
+        Ok(Self { socket: UnixStream::from_std(forked.0)?, pid: forked.1, walls, standing: OnceCell::new() })
+    }
+
+    /// Which walls stand around what it starts.
+    ///
+    /// # Errors
+    /// When it died before it could tell.
+    pub async fn standing(&self) -> io::Result<&Standing> {
+        self.standing
+            .get_or_try_init(async || {
+                let mut line = Vec::new();
+                while line.last() != Some(&b'\n') {
+                    let mut piece = [0; 4096];
+                    let read = || Ok(rustix::io::read(&self.socket, &mut piece)?);
+                    match self.socket.async_io(Interest::READABLE, read).await? {
+                        0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                        count => line.extend_from_slice(&piece[..count]),
+                    }
+                }
+                serde_json::from_slice(&line).map_err(io::Error::other)
+            })
+            .await
     }
 
     /// Starts another one by running podbayd anew, after the first was killed.
@@ -65,16 +89,15 @@ impl Zygote {
     /// When podbayd's own program can't be run.
     pub fn restart(&self) -> io::Result<Self> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-        let mut command = Command::new("/proc/self/exe");
-        command.arg("zygote").stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null());
-        if let Some(cell) = &self.cell {
-            command.arg("--cell").arg(serde_json::to_string(cell)?);
-        }
-        if let Some(filter) = self.filter {
-            command.arg("--command-filter").arg(filter.as_str());
-        }
-        let pid = command.spawn()?.id() as i32;
-        Self::new(Forked(ours, pid), self.cell.clone(), self.filter)
+        let walls = serde_json::to_string(&self.walls)?;
+        let theirs = OwnedFd::from(theirs);
+        let child = Program::own().spawn(|command| {
+            command.arg("zygote").arg("--walls").arg(&walls).stdout(Stdio::null());
+            if let Ok(theirs) = theirs.try_clone() {
+                command.stdin(Stdio::from(theirs));
+            }
+        })?;
+        Self::new(Forked(ours, child.id() as i32), self.walls.clone())
     }
 
     /// Its process id. It is a child of podbayd.
@@ -96,10 +119,10 @@ impl Zygote {
     }
 }
 
-/// The zygote's life, until podbayd is gone. Its children, the shims, stay. Commands are put behind the bars; the filter
-/// holds for zygote and shims too.
-pub fn main(socket: OwnedFd, bars: Option<Bars>, filter: Option<CommandFilter>) -> i32 {
-    // It and the shims run podbayd's own program anew after a restart, which makes them readable again.
+/// The zygote's life, until podbayd is gone. Its children, the shims, stay. It goes behind the walls, and with it all that
+/// it starts; commands go behind the bars as well.
+pub fn main(socket: OwnedFd, walls: &Walls, bars: Option<Bars>) -> i32 {
+    // After a restart it runs podbayd's own program anew, which makes it readable where that isn't a sealed copy.
     sys::hide_memory();
     sys::heed_signals();
     // Nobody looks at the core dumps of a sandbox's commands, and they would fill its disk.
@@ -112,11 +135,8 @@ pub fn main(socket: OwnedFd, bars: Option<Bars>, filter: Option<CommandFilter>) 
     let Ok(bars) = bars.map(|bars| bars.moved_to(BARS)).transpose() else { return 1 };
     let Ok(socket) = sys::move_to_three(away) else { return 1 };
     sys::close_from(if bars.is_some() { BARS + 1 } else { BARS });
-    // Commands may signal each other, and their shims, but not podbayd.
-    if bars.is_some() && podbay_jail::keep_signals_in().is_err() {
-        return 1;
-    }
-    if filter.is_some_and(|filter| filter.install().is_err()) {
+    let Ok(standing) = walls.enter() else { return 1 };
+    if !tell(&socket, &standing) {
         return 1;
     }
     let Ok(children) = sys::child_signals() else { return 1 };
@@ -151,6 +171,13 @@ pub fn main(socket: OwnedFd, bars: Option<Bars>, filter: Option<CommandFilter>) 
             }
         }
     }
+}
+
+/// Says which walls stand. Nobody needs to wait for it: it is small enough to be in the socket at once.
+fn tell(socket: &OwnedFd, standing: &Standing) -> bool {
+    let Ok(mut line) = serde_json::to_vec(standing) else { return false };
+    line.push(b'\n');
+    rustix::io::write(socket, &line).is_ok_and(|written| written == line.len())
 }
 
 fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<[OwnedFd; DESCRIPTORS]>> {

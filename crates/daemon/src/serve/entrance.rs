@@ -13,6 +13,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
 
 use super::{Daemon, connection};
+use crate::complaint::complain;
 use crate::descriptors;
 
 /// The byte that comes with the two ends of pipes that a connection is to be served on, and that says that they came.
@@ -27,6 +28,10 @@ pub const LAST_WORDS: Duration = Duration::from_secs(5);
 /// # Errors
 /// When the connection breaks.
 pub async fn serve(daemon: Arc<Daemon>, stream: UnixStream) -> io::Result<()> {
+    if daemon.peers.is_command(&stream)? {
+        complain("a command has connected to podbayd's socket, which is not for commands: the connection was closed");
+        return Ok(());
+    }
     let Some((first, fds)) = stream.async_io(Interest::READABLE, || descriptors::receive(&stream)).await? else {
         return Ok(());
     };

@@ -8,6 +8,8 @@ pub(crate) mod entrance;
 mod execs;
 mod files;
 mod lifetime;
+mod peer;
+mod protection;
 mod repeats;
 mod reply;
 mod routes;
@@ -31,6 +33,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use self::ending::Ending;
 pub use self::token::Token;
 use crate::exec::Execs;
+use crate::exec::walls::Walls;
 use crate::exec::zygote::{self, Forked, Zygote};
 use crate::state_file;
 use crate::sys::{self, Reaped};
@@ -68,10 +71,10 @@ pub struct Options {
     pub ready: Option<OwnedFd>,
     /// Whether a supervisor looks after the sandbox and ends it: then no signal that a process inside can send does.
     pub supervised: bool,
-    /// What commands are confined to, where the sandbox as a whole may more than they.
-    pub cell: Option<podbay_jail::Cell>,
-    /// Which system calls commands don't have although podbayd has them.
-    pub command_filter: Option<podbay_jail::CommandFilter>,
+    /// What commands are confined by, beyond what podbayd is.
+    pub walls: Walls,
+    /// Whether the sandbox is somebody else's container, not a jail of ours.
+    pub in_container: bool,
     /// Paths that stand for others, where the sandbox has no file system of its own.
     pub elsewhere: Vec<(PathBuf, PathBuf)>,
 }
@@ -99,6 +102,8 @@ pub struct Daemon {
     activity: activity::Activity,
     mounts: desk::Mounts,
     lifetime: lifetime::Lifetime,
+    peers: peer::Peers,
+    isolation: protection::Isolation,
 }
 
 /// Serves until told to end. To be called in a process with one thread.
@@ -113,7 +118,8 @@ pub fn run(mut options: Options) -> io::Result<Outcome> {
         return Ok(Outcome::AlreadyRunning);
     }
     sys::survive_failed_writes();
-    let forked = zygote::fork(options.cell.as_ref(), options.command_filter)?;
+    options.walls.around(&state)?;
+    let forked = zygote::fork(&options.walls)?;
     sys::hide_memory();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let ending = Ending::prepare(options.supervised)?;
@@ -165,11 +171,15 @@ async fn serve(
         true => lifetime::Lifetime::kept(state, options.ttl, options.idle_ttl),
         false => lifetime::Lifetime::new(options.ttl, options.idle_ttl),
     };
-    let zygote = Zygote::new(forked, options.cell, options.command_filter)?;
+    let isolation = match (options.in_container, &options.walls.cell) {
+        (true, _) => protection::Isolation::Container,
+        (false, Some(_)) => protection::Isolation::Landlock,
+        (false, None) => protection::Isolation::Namespaces,
+    };
     let daemon = Arc::new(Daemon {
         instance: random_name()?,
         state: RawPath::from(state.as_os_str().as_bytes()),
-        execs: Arc::new(Execs::new(state, workdir.clone(), zygote, files.clone())?),
+        execs: Arc::new(Execs::new(state, workdir.clone(), Zygote::new(forked, options.walls)?, files.clone())?),
         files,
         workdir,
         repeats: Arc::default(),
@@ -177,6 +187,8 @@ async fn serve(
         activity: activity::Activity::default(),
         mounts: desk::Mounts::look(),
         lifetime,
+        peers: peer::Peers::new(options.in_container),
+        isolation,
     });
     daemon.execs.adopt_all().await;
     tokio::spawn(reap(signal(SignalKind::child())?));

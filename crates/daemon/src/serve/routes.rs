@@ -8,7 +8,7 @@ use http::{Method, Request, Response};
 use http_body::Body;
 use podbay_proto::body::{Incoming, MessageBody};
 use podbay_proto::message::{MAX_REQUEST, decode_head};
-use podbay_proto::session::{Hello, Lifetime, REQUEST_ID, TOKEN, Welcome};
+use podbay_proto::session::{Hello, Lifetime, Protections, REQUEST_ID, TOKEN, Welcome};
 use podbay_proto::{Error, ErrorCode, Operation, Result, VERSION, exec};
 
 use super::Daemon;
@@ -77,6 +77,10 @@ where
         Hello::NAME => {
             let _: Hello = decode_head(&head)?;
             Reply::new(&daemon.welcome().await)
+        }
+        Protections::NAME => {
+            let _: Protections = decode_head(&head)?;
+            Reply::new(&daemon.protection().await)
         }
         Lifetime::NAME => {
             let lifetime: Lifetime = decode_head(&head)?;

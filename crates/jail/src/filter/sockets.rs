@@ -54,6 +54,12 @@ pub(super) const NETWORK: [Family; 3] = [
     },
 ];
 
+/// In a container also the audit log: `useradd` gives up where it can't even ask whether it may write there.
+pub(super) const AUDITED: Family = Family {
+    number: libc::AF_NETLINK,
+    kinds: &[(libc::SOCK_RAW, &[libc::NETLINK_ROUTE, libc::NETLINK_AUDIT]), (libc::SOCK_DGRAM, &[libc::NETLINK_ROUTE])],
+};
+
 /// Lets a call that makes sockets (`socket` or `socketpair`) make these and no others.
 pub(super) fn allow(rules: &mut Rules, call: libc::c_long, families: &[&Family]) -> Built<()> {
     let number = |family: &Family| family.number as u64;

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use podbay_jail::{Cell, Exit, Isolation, Jail, Mount, Network, keep_signals_in, own_id, spawn};
+use podbay_jail::{Cell, Domain, Exit, Isolation, Jail, Mount, Network, own_id, spawn};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::harness::{Case, Verdict, World, attempt, skip, start, unreadable};
@@ -57,7 +57,7 @@ pub(crate) fn attempt_as_command(jail: &Jail, inside: impl FnOnce() -> Verdict) 
 }
 
 fn step_in(cell: &Cell) -> Verdict {
-    keep_signals_in().map_err(|error| error.to_string())?;
+    Domain::default().enter().signals?;
     let bars = cell.prepare().map_err(|error| error.to_string())?;
     bars.enter(None).map_err(|error| error.to_string())
 }
@@ -212,7 +212,7 @@ fn podbayd(world: &World) {
         let tell = |what: Verdict| what.map_or_else(|_| 1, |()| 0);
         let status = raw::in_child(|| {
             tell((|| {
-                keep_signals_in().map_err(|error| error.to_string())?;
+                Domain::default().enter().signals?;
                 let shim = std::process::id();
                 let of_command = raw::in_child(|| {
                     tell((|| {

@@ -39,6 +39,8 @@ pub(crate) struct Start {
     pub(crate) workdir: String,
     /// Where podbayd's end is the container's: when that is.
     pub(crate) limits: Option<Limits>,
+    /// Whether commands have all system calls that the container has.
+    pub(crate) without_command_filter: bool,
 }
 
 /// How long a container may go on, in seconds.
@@ -58,6 +60,9 @@ pub(crate) fn command(start: &Start) -> Vec<String> {
                 words.extend([flag.into(), seconds.to_string()]);
             }
         }
+    }
+    if start.without_command_filter {
+        words.push("--no-command-filter".into());
     }
     words
 }
@@ -87,9 +92,9 @@ pub(crate) async fn run(stream: &mut ExecStream) -> Result<()> {
 }
 
 async fn send(stream: &mut ExecStream, arch: &str) -> Result<()> {
-    let bytes = daemon(arch)?;
+    let (bytes, digest) = daemon(arch)?;
     let work = async {
-        stream.write_all(format!("{}\n", bytes.len()).as_bytes()).await?;
+        stream.write_all(format!("{} {digest}\n", bytes.len()).as_bytes()).await?;
         for piece in bytes.chunks(PIECE) {
             timeout(PIECE_TIME, stream.write_all(piece)).await.unwrap_or_else(|_| Err(late(PIECE_TIME)))?;
         }
@@ -106,8 +111,8 @@ fn late(limit: Duration) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, format!("nothing moved for {} s", limit.as_secs()))
 }
 
-/// podbayd for what `uname -m` calls an architecture.
-fn daemon(arch: &str) -> Result<&'static [u8]> {
+/// podbayd for what `uname -m` calls an architecture, and its digest.
+fn daemon(arch: &str) -> Result<(&'static [u8], &'static str)> {
     let name = match arch {
         "arm64" => "aarch64",
         "amd64" => "x86_64",
@@ -115,7 +120,9 @@ fn daemon(arch: &str) -> Result<&'static [u8]> {
         "unknown" => std::env::consts::ARCH,
         other => other,
     };
-    podbay_embed::daemon(name).ok_or_else(|| Error::Architecture { arch: arch.chars().take(40).collect() })
+    podbay_embed::daemon(name)
+        .zip(podbay_embed::digest(name))
+        .ok_or_else(|| Error::Architecture { arch: arch.chars().take(40).collect() })
 }
 
 /// One line, without its end; nothing when the output has ended.
@@ -142,6 +149,11 @@ fn failed(why: &str, stream: &ExecStream) -> Error {
         "directory" => Error::NoDirectory,
         "run" => Error::Architecture { arch: rest.to_owned() },
         "count" => Error::Bootstrap(format!("not all of podbayd arrived (got and wanted: {rest})")),
+        "digest" => Error::Bootstrap(
+            "podbayd arrived in the container with other contents than were sent (its SHA-256 differs): try again, and \
+             check the node's disk if it stays"
+                .into(),
+        ),
         "write" => Error::Bootstrap(format!("podbayd can't be written below {rest}{}", said(stream))),
         _ => Error::Bootstrap(format!("the bootstrap failed: {why}{}", said(stream))),
     }
@@ -168,6 +180,7 @@ fn said(stream: &ExecStream) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sha2::{Digest, Sha256};
 
     /// Runs the script here, with directories of its own and this as its input. Gives what it says, and what it leaves.
     fn run_with(input: &[u8], prepare: &str) -> (String, Vec<String>) {
@@ -194,16 +207,24 @@ mod tests {
 
     #[test]
     fn what_does_not_arrive_whole_is_told_apart_from_what_does_not_run() {
-        let bytes = daemon("unknown").unwrap();
+        let (bytes, digest) = daemon("unknown").unwrap();
         for part in [0, 30, bytes.len() / 2, bytes.len() - 1] {
-            let input = [format!("{}\n", bytes.len()).as_bytes(), &bytes[..part]].concat();
+            let input = [format!("{} {digest}\n", bytes.len()).as_bytes(), &bytes[..part]].concat();
             let (said, left) = run_with(&input, "");
             let last = said.lines().last().unwrap_or_default();
             assert_eq!(last, format!("podbay: fail count {part} {}", bytes.len()), "{said}");
             assert_eq!(left, ["run"], "other directories were tried");
         }
+        // Damaged, but of the right length: where it runs all the same, and where it doesn't.
+        for place in [bytes.len() - 1, 0] {
+            let mut damaged = bytes.to_vec();
+            damaged[place] ^= 1;
+            let (said, _) = run_with(&[format!("{} {digest}\n", bytes.len()).as_bytes(), &damaged].concat(), "");
+            assert_eq!(said.lines().last(), Some("podbay: fail digest"), "{said}");
+        }
         let other = b"#!/nowhere/at/all\n";
-        let (said, _) = run_with(&[format!("{}\n", other.len()).as_bytes(), other].concat(), "");
+        let digest = Sha256::digest(other).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let (said, _) = run_with(&[format!("{} {digest}\n", other.len()).as_bytes(), other].concat(), "");
         assert!(said.lines().last().unwrap_or_default().starts_with("podbay: fail run "), "{said}");
     }
 

@@ -1,6 +1,6 @@
 # Finds podbayd in this container, or takes it from standard input, and becomes it. $1 is the working directory; what
 # follows is for a podbayd that has to be started.
-# Needs a shell, head, chmod, mkdir and mv; uses rm, id, uname and sleep where they exist. Every program that is run here
+# Needs a shell, head, chmod, mkdir and mv; uses rm, id, uname, sleep, sha256sum and wc where they exist. Every program that is run here
 # makes whoever waits for the sandbox wait a millisecond longer.
 workdir=$1
 shift
@@ -72,7 +72,7 @@ look "$@"
 trap 'unlock; exit 1' HUP INT TERM PIPE
 arch=$(uname -m 2>/dev/null) || arch=unknown
 echo "podbay: need $arch"
-read -r count || { unlock; fail "input"; }
+IFS=' ' read -r count digest || { unlock; fail "input"; }
 new=$first/.podbayd.$$
 head -c "$count" >"$new" || { rm -f "$new"; unlock; fail "write $first"; }
 # It stays in the first directory where it really runs: a test for -w and -x says nothing about noexec.
@@ -81,16 +81,20 @@ for dir in $dirs; do
     usable "$dir" && mv -f "$new" "$dir/.podbayd.$$" 2>/dev/null || continue
   fi
   new=$dir/.podbayd.$$
-  # Counts its bytes, takes its name and removes the lock; 3 when it can't, and has said why.
-  chmod 700 "$new" && "$new" settle --from "$new" --bytes "$count" --to "$dir/podbayd" --lock "$lock"
+  # Checks that it is what was sent, takes its name and removes the lock; 3 when it can't, and has said why.
+  chmod 700 "$new" && "$new" settle --from "$new" --bytes "$count" --digest "$digest" --to "$dir/podbayd" --lock "$lock"
   case $? in
     0) [ -x "$dir/podbayd" ] && connect "$dir/podbayd" "$dir" "$@" ;;
     3) rm -f "$new"; unlock; exit 1 ;;
   esac
-  # Not all of it came, so that it couldn't count by itself?
+  # Damaged, so that it couldn't check itself?
   if command -v wc >/dev/null 2>&1; then
     got=$(wc -c <"$new")
     [ "$((got))" = "$count" ] || { rm -f "$new"; unlock; fail "count $((got)) $count"; }
+  fi
+  if command -v sha256sum >/dev/null 2>&1; then
+    sum=$(sha256sum <"$new")
+    [ "${sum%% *}" = "$digest" ] || { rm -f "$new"; unlock; fail "digest"; }
   fi
 done
 # The directories' fault, or the program's? BusyBox calls its own shell just `sh`.

@@ -46,7 +46,7 @@ pub struct ExecChannel {
 impl ExecChannel {
     /// A channel to a container, in which commands start in `workdir`.
     pub fn new(client: kube::Client, container: Container, workdir: impl Into<String>) -> Self {
-        let start = bootstrap::Start { workdir: workdir.into(), limits: None };
+        let start = bootstrap::Start { workdir: workdir.into(), ..bootstrap::Start::default() };
         Self { client, container, start, opened: Arc::default() }
     }
 
@@ -54,6 +54,13 @@ impl ExecChannel {
     #[must_use]
     pub fn with_client(mut self, client: kube::Client) -> Self {
         self.client = client;
+        self
+    }
+
+    /// Lets commands have all system calls that the container has, if podbayd isn't running yet.
+    #[must_use]
+    pub fn without_command_filter(mut self) -> Self {
+        self.start.without_command_filter = true;
         self
     }
 

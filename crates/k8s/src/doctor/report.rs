@@ -44,7 +44,7 @@ pub enum State {
 }
 
 /// All that is looked at.
-pub const CHECKS: [&str; 11] = [
+pub const CHECKS: [&str; 12] = [
     "cluster",
     "account",
     "namespace",
@@ -55,6 +55,7 @@ pub const CHECKS: [&str; 11] = [
     "lifetimes",
     "admission",
     "start",
+    "walls",
     "network",
 ];
 

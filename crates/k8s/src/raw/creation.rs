@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use podbay_client::Sandbox;
 use podbay_client::provider::{Provided, Wanted};
 
+use super::config::Config;
 use super::lease::{self, Deletion, Holder};
 use super::manifest::{self, CONTAINER};
 use super::occupant::{Occupant, holder, holder_of};
@@ -219,7 +220,7 @@ impl Raw {
 
     /// Opens a session to a pod while it is being claimed: that takes longer than anything else.
     fn approach(&self, place: &Place, candidate: Candidate) -> Candidate {
-        let channel = channel(place, &candidate.holder, &self.config.workdir).ending_after(Limits::default());
+        let channel = channel(place, &candidate.holder, &self.config).ending_after(Limits::default());
         let sandbox = Sandbox::new(channel);
         let opening = sandbox.clone();
         // Should it fail, whoever uses the sandbox tries again and learns why.
@@ -499,7 +500,7 @@ impl Raw {
     /// The sandbox in a pod. Nothing is opened yet.
     pub(super) fn sandbox(&self, place: &Place, lease: &Lease, pod: &Pod) -> Sandbox {
         let limits = lease::limits_left(lease, place.cluster.clock.now());
-        Sandbox::new(channel(place, &holder_of(pod), &self.config.workdir).ending_after(limits))
+        Sandbox::new(channel(place, &holder_of(pod), &self.config).ending_after(limits))
     }
 
     fn watch(&self, place: &Place, name: &str, sandbox: &Sandbox) {
@@ -513,14 +514,15 @@ pub(super) fn is_quota(status: &kube::core::Status) -> bool {
 }
 
 /// The way to a pod's container.
-pub(super) fn channel(place: &Place, holder: &Holder, workdir: &str) -> ExecChannel {
+pub(super) fn channel(place: &Place, holder: &Holder, config: &Config) -> ExecChannel {
     let container = Container {
         namespace: place.cluster.namespace.clone(),
         pod: holder.pod.clone(),
         uid: holder.uid.clone().unwrap_or_default(),
         name: CONTAINER.into(),
     };
-    ExecChannel::new(place.cluster.client.clone(), container, workdir)
+    let channel = ExecChannel::new(place.cluster.client.clone(), container, &config.workdir);
+    if config.command_filter { channel } else { channel.without_command_filter() }
 }
 
 /// Brings podbayd into a new pod: now is the time to find out that it doesn't start there, or that the container ends by

@@ -18,7 +18,7 @@ const WAIT: &str = "trap 'exit 0' TERM INT
 d=/run/podbay
 if [ -f $d/lifetime.json ]; then
   p=$d/podbayd; [ -x $p ] || p=podbayd
-  $p serve --state $d --workdir \"$PWD\" --ends-container </dev/null >/dev/null 2>$d/podbayd.log &
+  $p serve --state $d --workdir \"$PWD\" --ends-container$PODBAY_FLAGS </dev/null >/dev/null 2>$d/podbayd.log &
 fi
 while :; do sleep 3600 & wait $!; done";
 
@@ -99,7 +99,8 @@ fn spec(config: &Config, ttl: Option<u64>) -> Result<Value> {
         path => json!({"type": "Localhost", "localhostProfile": path}),
     };
     let command = config.command.clone().filter(|command| !only_waits(command));
-    let command = command.unwrap_or_else(|| vec!["sh".into(), "-c".into(), WAIT.into()]);
+    let flags = if config.command_filter { "" } else { " --no-command-filter" };
+    let command = command.unwrap_or_else(|| vec!["sh".into(), "-c".into(), WAIT.replace("$PODBAY_FLAGS", flags)]);
     let env: Vec<Value> = config.env.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
     let mut spec = json!({
         "restartPolicy": "OnFailure",

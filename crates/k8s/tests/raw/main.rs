@@ -16,3 +16,5 @@ mod race;
 mod robustness;
 mod setup;
 mod stuck;
+mod walls;
+mod workloads;

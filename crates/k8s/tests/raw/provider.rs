@@ -209,7 +209,8 @@ async fn lists_come_in_pages_and_what_is_over_is_removed() -> Result<()> {
     // One idled too long, one's pod has ended.
     tokio::time::sleep(Duration::from_millis(1200)).await;
     let ended = raw.reconnect("pb-1").await?;
-    let _ = ended.sandbox.run("kill 1").await;
+    let over = podbay_client::Lifetime { ttl_ms: Some(1), idle_ttl_ms: None };
+    let _ = ended.sandbox.set_lifetime(&over).await;
     let start = Instant::now();
     while raw.list(&Query { phase: Some(Phase::Terminated), ..Query::default() }).await?.sandboxes.len() < 2 {
         ensure!(start.elapsed() < Duration::from_secs(20), "the pods didn't end");

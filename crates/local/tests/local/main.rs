@@ -13,6 +13,7 @@ mod listing;
 mod options;
 mod races;
 mod remains;
+mod walls;
 
 use std::process::ExitCode;
 
@@ -28,5 +29,6 @@ fn main() -> ExitCode {
         options::CASES,
         races::CASES,
         remains::CASES,
+        walls::CASES,
     ])
 }

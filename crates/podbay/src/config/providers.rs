@@ -9,9 +9,14 @@ use serde_json::Value as Json;
 use super::setting::SETTINGS;
 use super::{Config, ConfigError, bad};
 
-/// How the settings that hold for every provider are called in raw mode's own configuration.
-const SHARED: [(&str, &str); 4] =
-    [("env", "env"), ("labels", "default_labels"), ("ttl", "ttl"), ("idle_ttl", "idle_ttl")];
+/// How the settings that hold for more than raw mode are called in its own configuration.
+const SHARED: [(&str, &str); 5] = [
+    ("env", "env"),
+    ("labels", "default_labels"),
+    ("ttl", "ttl"),
+    ("idle_ttl", "idle_ttl"),
+    ("cluster.command_filter", "command_filter"),
+];
 
 /// Settings of raw mode that say which cluster is meant, and not how a sandbox is made.
 const ACCESS: [&str; 3] = ["kubeconfig", "context", "namespace"];

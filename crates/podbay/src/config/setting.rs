@@ -156,6 +156,11 @@ pub static SETTINGS: &[Setting] = &[
         "how many descriptors one process may have open; 16384 unless set, or what the machine allows",
     )
     .in_project(Lower(Some("16384"))),
+    setting(
+        "cluster.command_filter",
+        Kind::Flag,
+        "a seccomp filter keeps commands in pods from io_uring, vsock and the like; yes unless set",
+    ),
     setting("raw.kubeconfig", Kind::Text, "the kubeconfig file; what kubectl would use unless set"),
     setting("raw.context", Kind::Text, "one of its contexts; the current one unless set"),
     setting("raw.namespace", Kind::Text, "the namespace of the sandboxes; the context's unless set"),

@@ -87,6 +87,8 @@ pub struct Config {
     pub read_only_root: bool,
     /// `RuntimeDefault`, or the path of a profile on the node.
     pub seccomp_profile: String,
+    /// Whether commands have fewer system calls than the container: no io_uring, no vsock, no new namespaces.
+    pub command_filter: bool,
     /// No network but what `egress` and `ingress` allow.
     pub block_network: bool,
     /// What may be reached from the sandbox.
@@ -150,6 +152,7 @@ impl Default for Config {
             run_as_non_root: true,
             read_only_root: false,
             seccomp_profile: "RuntimeDefault".into(),
+            command_filter: true,
             block_network: true,
             egress: Vec::new(),
             ingress: Vec::new(),

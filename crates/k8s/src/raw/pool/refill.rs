@@ -182,7 +182,7 @@ impl Shared {
 
     /// The sandbox that a pod may become. It has no limits until somebody claims it.
     pub(super) fn sandbox(&self, pod: &Pod) -> Sandbox {
-        let channel = channel(&self.place, &holder_of(pod), &self.config.workdir);
+        let channel = channel(&self.place, &holder_of(pod), &self.config);
         Sandbox::new(channel.ending_after(Limits::default()))
     }
 }

@@ -1,0 +1,186 @@
+//! Who connects to podbayd's socket.
+//!
+//! Commands run as podbayd's user, so they can connect to its socket wherever they can reach it: no version of Landlock up to
+//! 7 has a say in that. Over it they could read and write what other commands recorded, and start commands outside of their
+//! domain. So podbayd asks the kernel who has connected, once for each connection, and hangs up on commands.
+//!
+//! A process is a command if podbayd is among its ancestors: shims adopt what their commands leave behind, and podbayd
+//! adopts what is left of a shim. In a container it is one also if it runs under more seccomp filters than podbayd: filters
+//! are inherited, can't be taken off, and outlast a podbayd that was restarted. (On a machine with other software that
+//! tells nothing: its services have filters of their own.)
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+
+use crate::sys;
+
+/// The most generations that are followed; a tree of processes that is deeper hides something.
+const GENERATIONS: usize = 4_096;
+
+/// Tells commands from everybody else.
+#[derive(Debug)]
+pub struct Peers {
+    own: Pid,
+    in_container: bool,
+    /// podbayd's own seccomp filters, where everybody else in its container has as many.
+    filters: Option<u32>,
+}
+
+impl Peers {
+    /// Of a podbayd in a container, whose commands have a filter that it hasn't, or in a jail.
+    pub fn new(in_container: bool) -> Self {
+        let own = getpid();
+        let filters = if in_container { Process::read(own).and_then(|process| process.filters) } else { None };
+        Self { own, in_container, filters }
+    }
+
+    /// Whether all commands are told from others, those of a podbayd before this one included.
+    pub fn tells_all(&self) -> bool {
+        self.filters.is_some() || !self.in_container
+    }
+
+    /// Whether a command has made this connection.
+    ///
+    /// # Errors
+    /// When the process has gone: nobody can tell any more who it was.
+    pub fn is_command(&self, socket: impl AsFd) -> io::Result<bool> {
+        // One of another namespace, and with that outside of the sandbox, has no number in this one.
+        let Some(pid) = sys::peer_pid(&socket)? else { return Ok(false) };
+        let process = Handle::of(&socket, pid)?;
+        let is_command = self.descends(pid);
+        // What was read is true of the peer only if its number was its own all the time.
+        if process.has_ended()? {
+            return Err(io::Error::new(io::ErrorKind::NotConnected, "the process that has connected is gone"));
+        }
+        Ok(is_command)
+    }
+
+    fn descends(&self, peer: Pid) -> bool {
+        let Some(mut process) = Process::read(peer) else {
+            // Another user's, whom /proc hides from us (hidepid): commands are never that.
+            return false;
+        };
+        if let (Some(own), Some(theirs)) = (self.filters, process.filters)
+            && theirs > own
+        {
+            return true;
+        }
+        let mut child = peer;
+        for _ in 0..GENERATIONS {
+            let Some(parent) = process.parent else { return false };
+            if parent == self.own {
+                return true;
+            }
+            let read = Process::read(parent);
+            // A parent that has ended meanwhile has left its child to another, and its number too.
+            let still = Process::read(child).is_some_and(|again| again.parent == Some(parent));
+            match (still, read) {
+                (true, Some(read)) => (child, process) = (parent, read),
+                // It is there and hidden from us, so it is another user's.
+                (true, None) => return false,
+                (false, _) => match Process::read(peer) {
+                    Some(read) => (child, process) = (peer, read),
+                    None => return true,
+                },
+            }
+        }
+        true
+    }
+}
+
+/// What is asked of a process.
+struct Process {
+    parent: Option<Pid>,
+    filters: Option<u32>,
+}
+
+impl Process {
+    fn read(pid: Pid) -> Option<Self> {
+        let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).ok()?;
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        Some(Self {
+            parent: field("PPid:").and_then(|parent| Pid::from_raw(parent.parse().ok()?)),
+            filters: field("Seccomp_filters:").and_then(|count| count.parse().ok()),
+        })
+    }
+}
+
+/// Holds a process, so that its number can't become another's unnoticed.
+struct Handle(OwnedFd);
+
+impl Handle {
+    /// The peer's own (Linux 6.5), or that of whoever has its number now.
+    fn of(socket: impl AsFd, pid: Pid) -> io::Result<Self> {
+        match sys::peer_pidfd(socket)? {
+            Some(fd) => Ok(Self(fd)),
+            None => Ok(Self(pidfd_open(pid, PidfdFlags::empty())?)),
+        }
+    }
+
+    fn has_ended(&self) -> io::Result<bool> {
+        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+        Ok(rustix::io::retry_on_intr(|| poll(&mut fds, Some(&Timespec::default())))? > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::process::Command;
+
+    /// Connects from a process that isn't this one.
+    fn connected_by(command: &mut Command, listener: &UnixListener) -> (UnixStream, std::process::Child) {
+        let child = command.spawn().unwrap();
+        (listener.accept().unwrap().0, child)
+    }
+
+    const CONNECT: &str = "import socket, sys, time\ns = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])\n";
+
+    /// The story: whoever had podbayd's user, every command among them, could use its socket.
+    #[test]
+    fn descendants_are_commands_and_others_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let python = |more: &str| {
+            let mut command = Command::new("python3");
+            command.arg("-c").arg(format!("{CONNECT}{more}")).arg(&path);
+            command
+        };
+        let ours = Peers::new(false);
+        let (stream, mut child) = connected_by(&mut python("time.sleep(60)"), &listener);
+        assert!(ours.is_command(&stream).unwrap(), "a child");
+        let others = Peers { own: Pid::from_raw(child.id() as i32).unwrap(), in_container: true, filters: None };
+        assert!(!others.is_command(&stream).unwrap(), "somebody else's child");
+        let filtered = Peers { filters: Some(0), ..others };
+        let own_filters = Process::read(getpid()).unwrap().filters;
+        assert_eq!(filtered.is_command(&stream).unwrap(), own_filters > Some(0));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(ours.is_command(&stream).is_err(), "one that has gone");
+
+        let own = UnixStream::connect(&path).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        assert!(!ours.is_command(&stream).unwrap(), "podbayd itself");
+        drop(own);
+    }
+
+    /// A command can leave its family, but not podbayd's: that adopts its orphans.
+    #[test]
+    fn an_orphan_is_a_command() {
+        rustix::process::set_child_subreaper(Some(getpid())).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let program =
+            format!("import os\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n{CONNECT}s.recv(1)");
+        let (stream, mut child) = connected_by(Command::new("python3").arg("-c").arg(program).arg(&path), &listener);
+        child.wait().unwrap();
+        assert!(Peers::new(false).is_command(&stream).unwrap());
+    }
+}
