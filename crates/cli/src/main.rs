@@ -1,4 +1,5 @@
 //! The `podbay` command.
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where output can't be written")]
 
 mod arguments;
 mod attach;

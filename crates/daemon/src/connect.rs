@@ -47,7 +47,7 @@ pub fn run(state: &Path, options: &Start) -> io::Result<()> {
     // Commands have the same user, and this process is who podbayd listens to.
     sys::hide_memory();
     let socket = connect_or_start(state, options)?;
-    println!("{GREETING}");
+    writeln!(io::stdout(), "{GREETING}")?;
     io::stdout().flush()?;
     if is_pipe(io::stdin()) && is_pipe(io::stdout()) {
         if hand_over(&socket)? {

@@ -2,6 +2,7 @@
 //!
 //! [`serve`] answers operations on byte streams, [`connect`] brings a pair of descriptors to the running daemon,
 //! [`shim`] looks after one command, [`supervise`] after one local sandbox.
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where output can't be written")]
 
 pub mod complaint;
 pub mod connect;

@@ -1,6 +1,8 @@
 //! `podbayd`: the daemon in every sandbox. `podbayd --help` lists its faces.
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where output can't be written")]
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -147,7 +149,7 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
             (Some(from), Some(bytes), Some(digest), Some(to), Some(lock)) => {
                 Ok(settle::run(&settle::Arrival { from, bytes, digest, to, lock }).map_or_else(
                     |why| {
-                        println!("podbay: fail {why}");
+                        say(format_args!("podbay: fail {why}\n"));
                         ExitCode::from(3)
                     },
                     |()| ExitCode::SUCCESS,
@@ -164,14 +166,19 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
             Ok(ExitCode::from(exec::zygote::main(socket, &walls, bars) as u8))
         }
         "--version" => {
-            println!("podbayd {} (protocol {})", env!("CARGO_PKG_VERSION"), podbay_proto::VERSION);
-            Ok(ExitCode::SUCCESS)
+            Ok(say(format_args!("podbayd {} (protocol {})\n", env!("CARGO_PKG_VERSION"), podbay_proto::VERSION)))
         }
-        "--help" | "-h" | "help" => {
-            print!("{HELP}");
-            Ok(ExitCode::SUCCESS)
-        }
+        "--help" | "-h" | "help" => Ok(say(format_args!("{HELP}"))),
         other => Err(format!("there is no '{other}'; `podbayd --help` lists what there is")),
+    }
+}
+
+/// Prints, and fails where nobody reads: `println!` would panic, which ends podbayd with a core dump.
+fn say(text: std::fmt::Arguments<'_>) -> ExitCode {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_fmt(text).and_then(|()| stdout.flush()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
     }
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use super::Daemon;
-use crate::state_file;
+use crate::complaint::complain;
 
 /// Where the limits are kept for the podbayd after this one: a container may be started again in the middle of its life.
 const FILE: &str = "lifetime.json";
@@ -63,7 +63,7 @@ impl Lifetime {
             && let Err(error) = lifetime.keep()
         {
             // A full disk is no reason not to serve.
-            eprintln!("podbayd: the sandbox's times can't be written down, and won't outlast a restart: {error}");
+            complain(format_args!("can't save the sandbox's time limits, so they won't survive a restart: {error}"));
         }
         lifetime
     }
@@ -148,7 +148,7 @@ pub async fn end_container() {
     match rustix::process::kill_process(first, rustix::process::Signal::TERM) {
         // The kernel ends this process together with the first.
         Ok(()) => tokio::time::sleep(LAST_MOMENTS).await,
-        Err(error) => eprintln!("podbayd: the container's first process can't be told to end: {error}"),
+        Err(error) => complain(format_args!("can't signal the container's first process to end: {error}")),
     }
 }
 
