@@ -17,6 +17,8 @@ mount --make-rprivate /
 
 # Fresh views of the cgroup hierarchies: with the cgroup namespace, their root is the cgroup that enter.sh entered, so
 # that the kubelet's /kubepods lands there and not in the host's.
+unified=false
+[ ! -e /sys/fs/cgroup/cgroup.controllers ] || unified=true
 hierarchies=() links=()
 for path in /sys/fs/cgroup/*; do
   if [ -L "$path" ]; then # such as cpu -> cpu,cpuacct
@@ -27,16 +29,20 @@ for path in /sys/fs/cgroup/*; do
 done
 umount -R /sys/fs/cgroup
 mount -t sysfs sysfs /sys
-mount -t tmpfs -o mode=755 cgroup /sys/fs/cgroup
-for hierarchy in "${hierarchies[@]}"; do
-  options=$hierarchy
-  [ "$hierarchy" != systemd ] || options=none,name=systemd
-  mkdir "/sys/fs/cgroup/$hierarchy"
-  mount -t cgroup -o "$options" cgroup "/sys/fs/cgroup/$hierarchy"
-done
-for link in "${links[@]}"; do
-  ln -s "${link%%:*}" "/sys/fs/cgroup/${link##*:}"
-done
+if $unified; then
+  mount -t cgroup2 cgroup2 /sys/fs/cgroup
+else
+  mount -t tmpfs -o mode=755 cgroup /sys/fs/cgroup
+  for hierarchy in "${hierarchies[@]}"; do
+    options=$hierarchy
+    [ "$hierarchy" != systemd ] || options=none,name=systemd
+    mkdir "/sys/fs/cgroup/$hierarchy"
+    mount -t cgroup -o "$options" cgroup "/sys/fs/cgroup/$hierarchy"
+  done
+  for link in "${links[@]}"; do
+    ln -s "${link%%:*}" "/sys/fs/cgroup/${link##*:}"
+  done
+fi
 
 # A new /run hides the old one. The state directory may be in there, so it waits at /mnt meanwhile.
 mount --bind "$state" /mnt

@@ -1,7 +1,6 @@
 //! Whether a cluster can run on this machine, and whether the tests that need one should.
 
-use std::path::Path;
-
+use crate::cgroup;
 use crate::process::{command, find, succeeds};
 
 /// Why no cluster can run here.
@@ -19,8 +18,8 @@ pub enum Reason {
     /// No Go tool.
     #[error("no `go` in PATH: install Go 1.26 or newer")]
     NoGo,
-    /// Only cgroup v2.
-    #[error("the rig's node needs the memory, cpu and pids controllers of cgroup v1 (/sys/fs/cgroup/memory, …)")]
+    /// Controllers are missing.
+    #[error("the rig's node needs the memory, cpu and pids controllers, of cgroup v1 or v2, below /sys/fs/cgroup")]
     NoCgroups,
 }
 
@@ -35,7 +34,7 @@ pub fn available() -> Result<(), Reason> {
     if !succeeds(command("unshare").args(["-m", "-n", "-p", "-u", "-i", "--fork", "true"])) {
         return Err(Reason::NoNamespaces);
     }
-    if !["memory", "cpu", "pids"].iter().all(|name| Path::new("/sys/fs/cgroup").join(name).is_dir()) {
+    if !cgroup::available() {
         return Err(Reason::NoCgroups);
     }
     if find("go").is_none() {

@@ -1,4 +1,6 @@
-//! The cgroups of a node: one below our own in every hierarchy of cgroup v1.
+//! The cgroups of a node: one below our own in every hierarchy of cgroup v1, or one in the only hierarchy of v2.
+//!
+//! v2 is written by the kernel's documentation and has never run: the machines on which the rig was made have v1.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,11 +11,39 @@ use rustix::process::{Pid, Signal, kill_process};
 
 const ROOT: &str = "/sys/fs/cgroup";
 
+/// The controllers without which a kubelet doesn't start.
+const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
+
+/// The cgroup of v2 in which the node's own programs are. Its root must have no processes, or the kubelet couldn't give the
+/// cgroups of pods any controllers. `enter.sh` knows the name too.
+const PROGRAMS: &str = "node";
+
+/// Whether there are the controllers that a node needs.
+pub(crate) fn available() -> bool {
+    match is_v2() {
+        true => names_controllers(&Path::new(ROOT).join("cgroup.controllers")),
+        false => CONTROLLERS.iter().all(|name| Path::new(ROOT).join(name).is_dir()),
+    }
+}
+
+fn is_v2() -> bool {
+    Path::new(ROOT).join("cgroup.controllers").exists()
+}
+
+/// Whether a file of a cgroup of v2 names all controllers.
+fn names_controllers(file: &Path) -> bool {
+    let names = fs::read_to_string(file).unwrap_or_default();
+    CONTROLLERS.iter().all(|wanted| names.split_whitespace().any(|name| name == *wanted))
+}
+
 /// The directories to make for a node called `name`: below the cgroups that this process is in, so that whatever
 /// limits hold for us hold for the node. The named hierarchy `systemd` counts too, else the kubelet's tree would land in
 /// the host's.
 pub(crate) fn places(name: &str) -> Result<Vec<PathBuf>> {
     let own = fs::read_to_string("/proc/self/cgroup").context("cannot read /proc/self/cgroup")?;
+    if is_v2() {
+        return Ok(vec![place_of_v2(&own)?.join(name)]);
+    }
     Ok(own
         .lines()
         .filter_map(|line| {
@@ -26,10 +56,37 @@ pub(crate) fn places(name: &str) -> Result<Vec<PathBuf>> {
         .collect())
 }
 
+/// The closest cgroup of v2 that has controllers for those below it. A cgroup with processes in it, as our own is, can't
+/// have any unless it is the root, so the node is usually beside us.
+fn place_of_v2(own: &str) -> Result<PathBuf> {
+    let path = own.lines().find_map(|line| line.strip_prefix("0::")).context("this process is in no cgroup of v2")?;
+    let own = Path::new(ROOT).join(path.trim_start_matches('/'));
+    let has = |place: &&Path| names_controllers(&place.join("cgroup.subtree_control"));
+    if let Some(place) = own.ancestors().take_while(|place| place.starts_with(ROOT)).find(has) {
+        return Ok(place.to_owned());
+    }
+    enable(Path::new(ROOT)).context(
+        "no cgroup above this process gives controllers to those below it. In a container, move its processes into a cgroup of \
+         their own first: mkdir /sys/fs/cgroup/init, write each pid to init/cgroup.procs",
+    )?;
+    Ok(ROOT.into())
+}
+
+fn enable(place: &Path) -> Result<()> {
+    let wanted = CONTROLLERS.map(|name| format!("+{name}")).join(" ");
+    let file = place.join("cgroup.subtree_control");
+    fs::write(&file, wanted).with_context(|| format!("cannot write to {}", file.display()))
+}
+
 /// Makes the directories.
 pub(crate) fn create(places: &[PathBuf]) -> Result<()> {
     for place in places {
         fs::create_dir(place).with_context(|| format!("cannot make the cgroup {}", place.display()))?;
+        if is_v2() {
+            enable(place)?;
+            fs::create_dir(place.join(PROGRAMS))?;
+            continue;
+        }
         // A new cpuset is empty, and a process can't enter it before it has processors and memory.
         for file in ["cpuset.cpus", "cpuset.mems"] {
             let Some(parent) = place.parent().map(|parent| parent.join(file)).filter(|parent| parent.exists()) else {
@@ -90,9 +147,12 @@ fn remove_below(place: &Path) -> std::io::Result<()> {
 
 /// The memory that the processes in these cgroups use, without file cache.
 pub(crate) fn memory(places: &[PathBuf]) -> Option<u64> {
-    let place = places.iter().find(|place| place.starts_with(Path::new(ROOT).join("memory")))?;
+    let (place, counter) = match is_v2() {
+        true => (places.first()?, "anon "),
+        false => (places.iter().find(|place| place.starts_with(Path::new(ROOT).join("memory")))?, "total_rss "),
+    };
     let stat = fs::read_to_string(place.join("memory.stat")).ok()?;
-    stat.lines().find_map(|line| line.strip_prefix("total_rss ")?.parse().ok())
+    stat.lines().find_map(|line| line.strip_prefix(counter)?.parse().ok())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use crate::access::{self, Access};
 use crate::addon::AddOn;
 use crate::availability::{Decision, decision};
-use crate::cluster::{Cluster, DEFAULT_NAME};
+use crate::cluster::{Cluster, default_name};
 use crate::pki::Pki;
 
 /// A cluster, and a client for it as the administrator.
@@ -18,7 +18,7 @@ pub struct TestCluster {
     admin: kube::Client,
 }
 
-/// The cluster for tests: `PODBAY_RIG_NAME`, else the default one. It is started when it isn't up, and stays up for
+/// The cluster for tests: [`default_name`]. It is started when it isn't up, and stays up for
 /// the next test binary. `None` means that the test is to be left out; the reason has been printed.
 pub async fn cluster() -> Result<Option<TestCluster>> {
     cluster_with(&[]).await
@@ -26,8 +26,7 @@ pub async fn cluster() -> Result<Option<TestCluster>> {
 
 /// Like [`cluster`], with at least these add-ons.
 pub async fn cluster_with(add_ons: &[AddOn]) -> Result<Option<TestCluster>> {
-    let name = std::env::var("PODBAY_RIG_NAME").unwrap_or_else(|_| DEFAULT_NAME.to_owned());
-    cluster_named(&name, add_ons).await
+    cluster_named(&default_name(), add_ons).await
 }
 
 /// Like [`cluster_with`], for a test that wants a cluster of its own and ends it with [`Cluster::down`].

@@ -19,8 +19,10 @@ use state::State;
 
 pub(crate) use start::{link_program, write_file};
 
-/// The name of the cluster that is meant when nobody names one.
-pub const DEFAULT_NAME: &str = "default";
+/// The name of the cluster that is meant when nobody names one: `PODBAY_RIG_NAME`, else `default`.
+pub fn default_name() -> String {
+    std::env::var("PODBAY_RIG_NAME").unwrap_or_else(|_| "default".to_owned())
+}
 
 /// A cluster that is up. Dropping it leaves the cluster alone.
 #[derive(Debug, Clone)]

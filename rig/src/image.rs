@@ -19,7 +19,7 @@ pub(crate) use stock::{agent_sandbox, base, debian, pause_and_busybox};
 ///     .layer(rig::Layer::files("with-config", [rig::File::new("/etc/tool.conf", "colour = blue\n")]))
 ///     .user("1000")
 ///     .command(["sleep", "1000"]);
-/// rig::Cluster::find(rig::DEFAULT_NAME)?.expect("a cluster is up").add_images(&[image])?;
+/// rig::Cluster::find(&rig::default_name())?.expect("a cluster is up").add_images(&[image])?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]

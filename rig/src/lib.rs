@@ -39,7 +39,7 @@ mod namespace;
 pub use addon::AddOn;
 pub use availability::{Decision, Reason, available, decision};
 pub use cache::Cache;
-pub use cluster::{Cluster, DEFAULT_NAME, Status};
+pub use cluster::{Cluster, Status, default_name};
 pub use image::{BUSYBOX, DEBIAN, File, Image, Layer, NONROOT, PYTHON_RUNTIME, SANDBOXD, stock_runtime};
 pub use toolchain::KUBERNETES;
 

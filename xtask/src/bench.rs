@@ -97,7 +97,7 @@ impl Borrowed {
     fn cluster(bench: &mut Command) -> Result<Self> {
         rig::available()
             .map_err(|reason| anyhow::anyhow!("this is measured on a cluster, and none can run here: {reason}"))?;
-        let name = std::env::var("PODBAY_RIG_NAME").unwrap_or_else(|_| rig::DEFAULT_NAME.to_owned());
+        let name = rig::default_name();
         let was_up = rig::Cluster::list()?.iter().any(|status| status.name == name && status.running);
         let cluster = rig::Cluster::up(&name, &BTreeSet::new())?;
         bench.env("PODBAY_RIG", "1").env("PODBAY_RIG_NAME", &name).env("KUBECONFIG", cluster.kubeconfig());

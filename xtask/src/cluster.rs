@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
-use rig::{AddOn, Cluster, DEFAULT_NAME};
+use rig::{AddOn, Cluster};
 
 /// What to do with a cluster.
 #[derive(Subcommand)]
@@ -62,8 +62,8 @@ pub(crate) enum Action {
 /// Which cluster is meant.
 #[derive(Args)]
 pub(crate) struct Which {
-    /// The cluster's name.
-    #[arg(long, default_value = DEFAULT_NAME)]
+    /// The cluster's name; without it PODBAY_RIG_NAME from the environment counts.
+    #[arg(long, default_value_t = rig::default_name())]
     name: String,
 }
 

@@ -92,22 +92,13 @@ fn with_cluster(options: &Options, results: &mut Results) -> bool {
         results.leave_out("tests on a cluster: --no-cluster".to_owned());
         return false;
     }
-    need(results, "tests on a cluster", rig::available().map_err(|reason| anyhow::anyhow!("{reason}")))
+    let name = rig::default_name();
+    let tested = rig::Cluster::up(&name, &BTreeSet::new()).and_then(|cluster| python::test(Some(&cluster)));
+    rig::Cluster::down(&name).context("the test cluster can't be taken down")?;
+    tested
 }
 
-/// The cluster of the tests, which is taken down after them.
-fn cluster_name() -> String {
-    std::env::var("PODBAY_RIG_NAME").unwrap_or_else(|_| rig::DEFAULT_NAME.to_owned())
-}
-
-fn take_down(results: &mut Results) {
-    if let Err(error) = rig::Cluster::down(&cluster_name()) {
-        results.fail(format!("the test cluster can't be taken down: {error:#}"));
-    }
-}
-
-fn tests(options: &Options) -> Results {
-    let mut results = Results::begin("tests");
+fn tests(options: &Options, left_out: &mut Vec<String>) -> Result<()> {
     let mut test = cargo();
     // Some tests do more of the same when there is time for it.
     test.env("PODBAY_LONG", "1");
@@ -147,5 +138,9 @@ fn python(options: &Options) -> Results {
             take_down(&mut results);
         }
     }
-    results.end()
+    let tested = tools::run(&mut test);
+    if cluster {
+        rig::Cluster::down(&rig::default_name()).context("the test cluster can't be taken down")?;
+    }
+    tested
 }
