@@ -204,7 +204,7 @@ impl Patience {
             }
             Failure::Broken(reason) => {
                 tracing::debug!(what = self.what, reason, "trying again");
-                tokio::time::sleep(self.pause).await;
+                tokio::time::sleep(jittered(self.pause)).await;
                 self.pause = (self.pause * 2).min(Duration::from_secs(1));
                 Ok(())
             }
@@ -212,7 +212,27 @@ impl Patience {
     }
 }
 
+/// Half of a pause to all of it: of many clients whose connections broke at once, not all come back at once.
+fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(rand::random_range(0.5..1.0))
+}
+
 /// A name that no other request has.
 pub(crate) fn request_id() -> String {
     format!("{:032x}", rand::random::<u128>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every client of a restarted API server came back after exactly 5, 10, 20 … ms.
+    #[test]
+    fn pauses_are_spread_and_never_longer_than_said() {
+        let pause = Duration::from_secs(1);
+        let all: Vec<_> = (0..100).map(|_| jittered(pause)).collect();
+        assert!(all.iter().all(|one| *one >= pause / 2 && *one <= pause), "{all:?}");
+        let (least, most) = (all.iter().min().unwrap(), all.iter().max().unwrap());
+        assert!(*most - *least > pause / 4, "all between {least:?} and {most:?}");
+    }
 }
