@@ -54,6 +54,7 @@ class RawConfig:
     image_pull_secrets: Sequence[str] | None = None
     workdir: str | None = None
     command: Sequence[str] | None = None
+    env_from: Mapping[str, Mapping[str, Any]] | None = None
     cpu_request: str | None = None
     cpu_limit: str | None = None
     memory_request: str | None = None
@@ -66,6 +67,7 @@ class RawConfig:
     node_loss_tolerance: float | str | timedelta | None = None
     affinity: Mapping[str, Any] | None = None
     runtime_class: str | None = None
+    user_namespace: bool | None = None
     volumes: Sequence[Mapping[str, Any]] | None = None
     volume_mounts: Sequence[Mapping[str, Any]] | None = None
     init_containers: Sequence[Mapping[str, Any]] | None = None
@@ -82,6 +84,7 @@ class RawConfig:
     command_filter: bool | None = None
     block_network: bool | None = None
     egress: Sequence[Mapping[str, Any]] | None = None
+    cluster_ranges: Sequence[str] | None = None
     ingress: Sequence[Mapping[str, Any]] | None = None
     startup_timeout: float | str | timedelta | None = None
     wait_for_node: bool | None = None

@@ -54,7 +54,7 @@ struct RawArguments {
     #[arg(long)]
     pool: bool,
 
-    /// Rights for a namespace for each sandbox, which are rights in the whole cluster
+    /// Rights for a namespace for each sandbox: they hold in the whole cluster, and an admission policy bounds them
     #[arg(long)]
     namespace_per_sandbox: bool,
 
@@ -65,6 +65,10 @@ struct RawArguments {
     /// A job every 15 minutes that removes what is over, from this image, which must have podbay in it
     #[arg(long, value_name = "IMAGE")]
     reaper_image: Option<String>,
+
+    /// Where that job and its account are; the sandboxes' namespace with -reaper behind it when not given
+    #[arg(long, value_name = "NAME", requires = "reaper_image")]
+    reaper_namespace: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -97,6 +101,7 @@ pub fn install(arguments: Arguments, settings: &Settings, output: &Output) -> Re
             Level::Privileged => PodSecurity::Privileged,
         },
         reaper_image: arguments.reaper_image,
+        reaper_namespace: arguments.reaper_namespace,
     }
     .manifests()
     .map_err(podbay::Error::from)?;

@@ -3,19 +3,33 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use http::{Request, Uri};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::legacy::{Client as HttpClient, connect::HttpConnector};
 use hyper_util::rt::TokioExecutor;
 use k8s_openapi::jiff::Timestamp;
 use kube::client::{Body, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use tower::timeout::TimeoutLayer;
-use tower::{Layer, ServiceBuilder};
+use tower::util::BoxCloneService;
+use tower::{BoxError, Layer, ServiceBuilder, ServiceExt};
 
 use crate::clock::Clock;
+use crate::deadline::{Deadlines, Timed};
 use crate::error::{Error, Result};
+use crate::proxy::{self, Proxy};
+use crate::renewal::Renewed;
 
-/// How long an answer may take to begin. What comes after that, such as a watch's events, may take for ever.
-const ANSWER: Duration = Duration::from_secs(30);
+/// After how much silence a connection is probed, how long each probe waits, and how many may fail: a peer that is gone without
+/// a word is noticed within a minute, where the kernel's own defaults take two hours.
+const KEEP_ALIVE: (Duration, Duration, u32) = (Duration::from_secs(20), Duration::from_secs(10), 3);
+
+/// For how long what was sent may stay unacknowledged.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
+
+/// What answers requests to an API server.
+pub(crate) type Service = BoxCloneService<Request<Body>, http::Response<Timed<Incoming>>, BoxError>;
 
 /// How long the API server may take to say what time it is.
 const DATE: Duration = Duration::from_secs(5);
@@ -46,18 +60,16 @@ impl Cluster {
     /// When there are none, or they can't be understood.
     pub async fn connect(access: &Access) -> Result<Self> {
         let unusable = |error: &dyn std::fmt::Display| Error::Cluster(error.to_string());
-        let options = KubeConfigOptions { context: access.context.clone(), ..KubeConfigOptions::default() };
-        let config = match (&access.kubeconfig, &access.context) {
-            (Some(file), _) => {
-                let file = Kubeconfig::read_from(file).map_err(|error| unusable(&error))?;
-                kube::Config::from_custom_kubeconfig(file, &options).await.map_err(|error| unusable(&error))?
-            }
-            (None, Some(_)) => kube::Config::from_kubeconfig(&options).await.map_err(|error| unusable(&error))?,
-            (None, None) => kube::Config::infer().await.map_err(|error| unusable(&error))?,
-        };
+        let (config, proxy_url) = read(access).await?;
         let namespace = access.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+        let proxy = proxy::choose(proxy_url.as_deref(), &config.cluster_url, |name| std::env::var(name).ok())?;
         let clock = Clock::new();
-        let client = client(config, &clock).map_err(|error| unusable(&error))?;
+        let learner = clock.clone();
+        // An exec plugin may take its time, or ask somebody.
+        let client = tokio::task::spawn_blocking(move || client(config, proxy, Deadlines::default(), &learner))
+            .await
+            .map_err(|error| unusable(&error))?
+            .map_err(|error| unusable(&error))?;
         Ok(Self { client, namespace, clock })
     }
 
@@ -99,21 +111,114 @@ impl std::fmt::Debug for Cluster {
     }
 }
 
-/// kube's own client leaves TCP_NODELAY off: every request with a body would take 44 ms instead of one. It also waits for an
-/// answer for ever.
-fn client(config: kube::Config, clock: &Clock) -> Result<kube::Client, kube::Error> {
+/// The credentials, and the proxy that a kubeconfig names.
+async fn read(access: &Access) -> Result<(kube::Config, Option<String>)> {
+    let unusable = |error: &dyn std::fmt::Display| Error::Cluster(error.to_string());
+    let options = KubeConfigOptions { context: access.context.clone(), ..KubeConfigOptions::default() };
+    let file = match &access.kubeconfig {
+        Some(path) => Kubeconfig::read_from(path),
+        None => Kubeconfig::read(),
+    };
+    let read = match file {
+        Ok(file) => {
+            let proxy = proxy_url(&file, access.context.as_deref());
+            kube::Config::from_custom_kubeconfig(file, &options).await.map(|config| (config, proxy))
+        }
+        Err(error) => Err(error),
+    };
+    match read {
+        Ok(read) => Ok(read),
+        Err(error) if access.kubeconfig.is_some() || access.context.is_some() => Err(unusable(&error)),
+        // Nobody has named one: in a pod, its service account is meant.
+        Err(error) => match kube::Config::incluster() {
+            Ok(config) => Ok((config, None)),
+            Err(outside) => Err(unusable(&format!("{error}, and this isn't a pod with a service account ({outside})"))),
+        },
+    }
+}
+
+/// The `proxy-url` of a context's cluster. kube's own configuration mixes it with the environment's.
+fn proxy_url(file: &Kubeconfig, context: Option<&str>) -> Option<String> {
+    let context = context.or(file.current_context.as_deref())?;
+    let context = file.contexts.iter().find(|named| named.name == context)?.context.as_ref()?;
+    let cluster = file.clusters.iter().find(|named| named.name == context.cluster)?.cluster.as_ref()?;
+    cluster.proxy_url.clone().filter(|url| !url.is_empty())
+}
+
+/// A client. The credentials of an exec plugin that expire are renewed before they do; kube sees to tokens, and
+/// [`Renewed`] to certificates.
+fn client(
+    mut config: kube::Config,
+    proxy: Option<Proxy>,
+    deadlines: Deadlines,
+    clock: &Clock,
+) -> Result<kube::Client, kube::Error> {
+    config.proxy_url = None;
+    let namespace = config.default_namespace.clone();
+    let make = move || stack(&config, proxy.as_ref(), deadlines).map(|stack| (stack, expiry(&config)));
+    let (first, expires) = make()?;
+    Ok(match expires {
+        Some(_) => kube::Client::new(clock.layer(Renewed::new(first, expires, make)), namespace),
+        None => kube::Client::new(clock.layer(first), namespace),
+    })
+}
+
+/// When the certificate of an exec plugin expires; nothing where there is none.
+fn expiry(config: &kube::Config) -> Option<Timestamp> {
+    let credentials = &config.auth_info;
+    credentials.exec.as_ref()?;
+    let has_certificate = config.rustls_client_config().is_ok_and(|tls| tls.client_auth_cert_resolver.has_certs());
+    // Only kube's own client tells. Nothing is sent by it.
+    has_certificate.then(|| kube::Client::try_from(config.clone()).ok()?.valid_until().to_owned())?
+}
+
+/// What a request goes through. kube's own stack leaves TCP_NODELAY off, so that every request with a body would take 44 ms
+/// instead of one, and waits for answers for ever.
+fn stack(config: &kube::Config, proxy: Option<&Proxy>, deadlines: Deadlines) -> Result<Service, kube::Error> {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
     connector.set_nodelay(true);
     connector.set_connect_timeout(config.connect_timeout);
+    let (idle, interval, retries) = KEEP_ALIVE;
+    connector.set_keepalive(Some(idle));
+    connector.set_keepalive_interval(Some(interval));
+    connector.set_keepalive_retries(Some(retries));
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    connector.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
+    match proxy {
+        None => over(connector, config, deadlines),
+        Some(Proxy::Tunnel { uri, auth: None }) => over(Tunnel::new(uri.clone(), connector), config, deadlines),
+        Some(Proxy::Tunnel { uri, auth: Some(auth) }) => {
+            over(Tunnel::new(uri.clone(), connector).with_auth(auth.clone()), config, deadlines)
+        }
+        Some(Proxy::Socks { uri, auth: None }) => over(SocksV5::new(uri.clone(), connector), config, deadlines),
+        Some(Proxy::Socks { uri, auth: Some((user, password)) }) => {
+            let socks = SocksV5::new(uri.clone(), connector).with_auth(user.clone(), password.clone());
+            over(socks, config, deadlines)
+        }
+    }
+}
+
+/// The layers above a way to the API server.
+fn over<C>(connector: C, config: &kube::Config, deadlines: Deadlines) -> Result<Service, kube::Error>
+where
+    C: tower::Service<Uri> + Clone + Send + Sync + 'static,
+    C::Response:
+        hyper_util::client::legacy::connect::Connection + hyper::rt::Read + hyper::rt::Write + Send + Unpin + 'static,
+    C::Future: Send + 'static,
+    C::Error: Into<BoxError>,
+{
     let connector = config.rustls_https_connector_with_connector(connector)?;
     let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new()).build(connector);
-    let service = ServiceBuilder::new()
-        .layer(clock.clone())
+    Ok(ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
-        .layer(TimeoutLayer::new(ANSWER))
-        .service(http);
-    Ok(kube::Client::new(service, config.default_namespace))
+        .layer(deadlines)
+        .service(http)
+        .map_err(BoxError::from)
+        .boxed_clone())
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,13 +7,16 @@ mod bootstrap;
 pub mod channel;
 mod clock;
 mod cluster;
+mod deadline;
 pub mod doctor;
 mod error;
 pub mod install;
 mod listing;
 pub mod names;
 mod pod;
+mod proxy;
 pub mod raw;
+mod renewal;
 mod retry;
 pub mod rights;
 

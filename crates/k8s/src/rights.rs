@@ -91,6 +91,38 @@ impl Features {
         }
         rights
     }
+
+    /// The rights of whoever only removes what is over: nothing is made but a network policy that turns out to be needed
+    /// after all.
+    pub fn reaper_rights(self) -> Vec<Right> {
+        let mut rights = vec![
+            right("", "pods", &["get", "list", "delete"], "Finds and deletes pods that are over."),
+            right("", "pods/exec", &["create", "get"], "Asks podbayd for how long nobody has used a sandbox."),
+            right(
+                "coordination.k8s.io",
+                "leases",
+                &["get", "list", "patch", "delete"],
+                "A Lease is the sandbox; deleting it deletes everything.",
+            ),
+        ];
+        if self.network_rules {
+            rights.push(right(
+                "networking.k8s.io",
+                "networkpolicies",
+                &["create", "get", "list", "delete"],
+                "Removes rules that no pod is under, and puts back those that a pod came under meanwhile.",
+            ));
+        }
+        if self.namespace_per_sandbox {
+            rights.push(right(
+                "",
+                "namespaces",
+                &["get", "list", "delete"],
+                "Removes the namespaces of sandboxes that are over.",
+            ));
+        }
+        rights
+    }
 }
 
 #[cfg(test)]
@@ -104,6 +136,11 @@ mod tests {
         assert!(plain.iter().all(|right| !right.verbs.contains(&"*") && !right.verbs.contains(&"update")));
         let pool = Features { pool: true, ..Features::default() }.rights();
         assert!(pool[0].verbs.contains(&"patch") && !plain[0].verbs.contains(&"patch"));
+        let all = Features { network_rules: true, pool: true, namespace_per_sandbox: true, namespace_quota: true };
+        for right in all.reaper_rights() {
+            assert!(!right.verbs.contains(&"create") || ["pods/exec", "networkpolicies"].contains(&right.resource));
+        }
+        assert!(all.rights().iter().chain(&all.reaper_rights()).all(|right| right.resource != "secrets"));
         // An exec needs both: see kubernetes/kubernetes#78741.
         assert!(plain.iter().any(|right| right.resource == "pods/exec" && right.verbs == ["create", "get"]));
     }

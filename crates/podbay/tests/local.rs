@@ -226,6 +226,24 @@ async fn a_strict_audit_stops_what_it_cant_record() {
     local.delete(&made.id).await.unwrap();
 }
 
+/// People put keys into environment variables; the record is read by others.
+#[tokio::test]
+async fn values_of_environment_variables_are_not_recorded() {
+    let home = tempfile::tempdir().unwrap();
+    let local = local(&home);
+    let made = local.get_or_create(&leashed()).await.unwrap();
+    let file = home.path().join("audit.jsonl");
+    let audit = Audit::new(JsonLines::append(&file).unwrap()).strict();
+    let recorded = Guarded::new(made.sandbox.clone(), &made.id, Policy::default(), audit);
+    let mut command = podbay::Command::shell("echo $KEY");
+    command.env.insert("KEY".into(), "s3cr3t".into());
+    assert_eq!(recorded.run(command.clone()).await.unwrap().text(), "s3cr3t\n");
+    recorded.start(command).await.unwrap();
+    let lines = std::fs::read_to_string(&file).unwrap();
+    assert!(lines.contains("echo $KEY") && !lines.contains("s3cr3t"), "{lines}");
+    local.delete(&made.id).await.unwrap();
+}
+
 #[tokio::test]
 async fn rules_hold_for_each_file_of_a_tree() {
     let home = tempfile::tempdir().unwrap();

@@ -2,6 +2,7 @@
 //!
 //! What can be tried is tried. Nothing stays: the pods of a trial are deleted, and end by themselves where that fails.
 
+mod cluster;
 mod report;
 mod rights;
 mod trial;

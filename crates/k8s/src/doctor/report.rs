@@ -44,7 +44,7 @@ pub enum State {
 }
 
 /// All that is looked at.
-pub const CHECKS: [&str; 12] = [
+pub const CHECKS: [&str; 13] = [
     "cluster",
     "account",
     "namespace",
@@ -57,6 +57,8 @@ pub const CHECKS: [&str; 12] = [
     "start",
     "walls",
     "network",
+    "ranges",
+    "user_namespace",
 ];
 
 impl Finding {

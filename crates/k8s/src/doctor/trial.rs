@@ -13,7 +13,7 @@ use podbay_client::provider::{Provider, Wanted};
 use podbay_client::{Command, Sandbox};
 
 use super::report::{Finding, State};
-use super::{Doctor, labels};
+use super::{Doctor, cluster, labels};
 use crate::error::{Error, Result};
 use crate::names::SANDBOX;
 use crate::raw::{Config, Raw};
@@ -46,29 +46,11 @@ const LISTEN: &str = r#"
 podbayd=/run/podbay/podbayd; [ -x "$podbayd" ] || podbayd=podbayd
 mkdir -p .doctor && exec "$podbayd" serve --state .doctor --listen "$0""#;
 
-/// How commands are walled off from podbayd on the node that the sandbox runs on.
-async fn walls(sandbox: &Sandbox) -> Finding {
-    let finding = |state, detail: String| Finding::new("walls", "commands and podbayd", state, detail);
-    match sandbox.protection().await {
-        Err(error) => finding(State::Warning, format!("podbayd doesn't say how they are kept apart: {error}"))
-            .fix("use an image whose podbayd is as new as this program, or one without podbayd"),
-        Ok(protection) => {
-            let open: Vec<String> = protection.open().map(|wall| format!("{} ({})", wall.what, wall.detail)).collect();
-            match open.is_empty() {
-                true => finding(
-                    State::Ok,
-                    format!("commands can't reach podbayd (Landlock ABI {})", protection.landlock_abi),
-                ),
-                false => finding(State::Warning, format!("open to commands: {}", open.join("; ")))
-                    .fix("SECURITY.md says what each means and which kernel or setting closes it"),
-            }
-        }
-    }
-}
-
-struct Started {
-    sandbox: Sandbox,
-    address: String,
+pub(super) struct Started {
+    pub(super) sandbox: Sandbox,
+    pub(super) address: String,
+    /// Those of the pod and its node.
+    pub(super) addresses: Vec<String>,
 }
 
 enum Tried {
@@ -116,12 +98,14 @@ impl Doctor {
             }
             Ok((open, more)) => {
                 let detail = format!("runs commands after {:.1} s, image pull included", begun.elapsed().as_secs_f64());
-                let walls = walls(&open.sandbox).await;
-                let network = match more {
-                    Some((other, closed)) => self.network(&open, &other, &closed).await,
+                let network = match &more {
+                    Some((other, closed)) => self.network(&open, other, closed).await,
                     None => open_network(),
                 };
-                vec![Finding::new("start", what, State::Ok, detail), walls, network]
+                let mut findings = vec![Finding::new("start", what, State::Ok, detail), network];
+                findings.push(self.ranges(&open).await);
+                findings.push(self.user_namespace(&open).await);
+                findings
             }
         }
     }
@@ -146,13 +130,15 @@ impl Doctor {
         let pods: Api<Pod> = Api::namespaced(self.cluster.client.clone(), &self.cluster.namespace);
         let ours = pods.list(&ListParams::default().labels(&format!("{SANDBOX}={id}"))).await;
         let ours = ours.map_err(Error::api("list the pods"))?;
-        let address = ours.items.into_iter().find_map(|pod| pod.status?.pod_ip);
-        let address = address.ok_or_else(|| Error::Config(format!("the pod of {id} has no address")))?;
+        let status = ours.items.into_iter().find_map(|pod| pod.status.filter(|status| status.pod_ip.is_some()));
+        let status = status.ok_or_else(|| Error::Config(format!("the pod of {id} has no address")))?;
+        let address = status.pod_ip.clone().unwrap_or_default();
+        let addresses = cluster::addresses(&status);
         let listen = format!("{}:{PORT}", bracketed(&address));
         let mut command = Command::argv(["sh", "-c", LISTEN, listen.as_str()]);
         command.env.insert("PODBAY_TOKEN".into(), format!("{:032x}", rand::random::<u128>()).into());
         made.sandbox.start(command).await.map_err(Error::Unusable)?;
-        Ok(Started { sandbox: made.sandbox, address })
+        Ok(Started { sandbox: made.sandbox, address, addresses })
     }
 
     async fn network(&self, open: &Started, other: &Started, closed: &Started) -> Finding {
@@ -293,6 +279,13 @@ fn remedy(error: &Error, config: &Config) -> String {
     if text.contains("no node takes it") {
         return "free or add a node, ask for less (raw.cpu_request, raw.memory_request), or mend raw.node_selector and \
                 raw.tolerations; where nodes come on demand, set raw.wait_for_node"
+            .into();
+    }
+    if config.user_namespace
+        && ["user namespace", "userns", "idmap", "hostUsers"].iter().any(|word| text.contains(word))
+    {
+        return "the nodes can't give pods a user namespace (they need Linux 6.3, and containerd 2 or CRI-O): leave \
+                raw.user_namespace out, or choose nodes that can with raw.node_selector"
             .into();
     }
     if text.contains("wasn't running after") {

@@ -1,6 +1,6 @@
 //! The pod of a sandbox.
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
@@ -99,9 +99,11 @@ fn spec(config: &Config, ttl: Option<u64>) -> Result<Value> {
         path => json!({"type": "Localhost", "localhostProfile": path}),
     };
     let command = config.command.clone().filter(|command| !only_waits(command));
-    let flags = if config.command_filter { "" } else { " --no-command-filter" };
-    let command = command.unwrap_or_else(|| vec!["sh".into(), "-c".into(), WAIT.replace("$PODBAY_FLAGS", flags)]);
-    let env: Vec<Value> = config.env.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
+    let command = command.unwrap_or_else(|| vec!["sh".into(), "-c".into(), WAIT.into()]);
+    let mut env: Vec<Value> = config.env.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
+    for (name, source) in &config.env_from {
+        env.push(json!({"name": name, "valueFrom": plain(source)?}));
+    }
     let mut spec = json!({
         "restartPolicy": "OnFailure",
         "terminationGracePeriodSeconds": 2,
@@ -161,7 +163,11 @@ fn spec(config: &Config, ttl: Option<u64>) -> Result<Value> {
     }
     spec["tolerations"] = tolerations(config)?;
     if !config.init_containers.is_empty() {
-        spec["initContainers"] = plain(&config.init_containers)?;
+        spec["initContainers"] =
+            config.init_containers.iter().map(|one| init_container(one, config)).collect::<Result<_>>()?;
+    }
+    if config.user_namespace {
+        spec["hostUsers"] = false.into();
     }
     if !config.image_pull_secrets.is_empty() {
         spec["imagePullSecrets"] = config.image_pull_secrets.iter().map(|name| json!({"name": name})).collect();
@@ -212,6 +218,19 @@ fn tolerations(config: &Config) -> Result<Value> {
         }
     }
     Ok(Value::Array(all))
+}
+
+/// A container that runs first, protected like the sandbox where it says nothing about itself.
+fn init_container(container: &Container, config: &Config) -> Result<Value> {
+    let own = plain(container)?;
+    if config.allow_weaker_security {
+        return Ok(own);
+    }
+    let mut hardened = json!({
+        "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
+    });
+    overrides::merge(&mut hardened, &own);
+    Ok(hardened)
 }
 
 /// Whether a command does nothing but wait. As the first process such a one ignores TERM, so that neither podbayd nor the

@@ -6,6 +6,7 @@
 mod cleanup;
 mod config;
 mod creation;
+pub(crate) mod egress;
 mod inventory;
 mod lease;
 pub(crate) mod manifest;
@@ -13,6 +14,7 @@ mod network;
 mod occupant;
 mod overrides;
 mod place;
+mod pod_security;
 mod pool;
 mod pulse;
 mod setup;

@@ -5,8 +5,10 @@ use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicySpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions};
+use serde_json::Value;
 
 use super::config::Config;
+use super::egress;
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
 use crate::names::{self, MANAGED_BY, NETWORK, PODBAY};
@@ -27,14 +29,17 @@ pub(crate) async fn ensure(cluster: &Cluster, config: &Config) -> Result<Option<
     let (hash, policy) = policy(config)?;
     let name = policy.metadata.name.clone().unwrap_or_default();
     let policies: Api<NetworkPolicy> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
-    let found = patiently(|| policies.get_opt(&name)).await.map_err(Error::api("get the network policy"))?;
-    if let Some(found) = found {
-        return agrees(&found, &policy, &name).map(|()| Some(hash));
-    }
-    match patiently(|| async { policies.create(&PostParams::default(), &policy).await }).await {
-        Ok(_) => Ok(Some(hash)),
-        Err(error) if Error::code(&error) == Some(409) => Ok(Some(hash)),
-        Err(error) => Err(Error::api("make the network policy")(error)),
+    loop {
+        let found = patiently(|| policies.get_opt(&name)).await.map_err(Error::api("get the network policy"))?;
+        if let Some(found) = found {
+            return agrees(&found, &policy, &name).map(|()| Some(hash));
+        }
+        match patiently(|| async { policies.create(&PostParams::default(), &policy).await }).await {
+            Ok(made) => return agrees(&made, &policy, &name).map(|()| Some(hash)),
+            // Somebody made it meanwhile: look at what it says.
+            Err(error) if Error::code(&error) == Some(409) => {}
+            Err(error) => return Err(Error::api("make the network policy")(error)),
+        }
     }
 }
 
@@ -86,7 +91,8 @@ pub(crate) async fn clean(cluster: &Cluster, pods: &Api<Pod>) -> Result<usize> {
 }
 
 fn policy(config: &Config) -> Result<(String, NetworkPolicy)> {
-    let rules = serde_json::to_vec(&(&config.egress, &config.ingress))
+    let egress = egress::rules(config)?;
+    let rules = serde_json::to_vec(&(&egress, &config.ingress))
         .map_err(|error| Error::Config(format!("the network rules can't be described: {error}")))?;
     let hash = names::hash(&rules);
     let selector = LabelSelector { match_labels: Some([(NETWORK.into(), hash.clone())].into()), ..Default::default() };
@@ -99,27 +105,101 @@ fn policy(config: &Config) -> Result<(String, NetworkPolicy)> {
         spec: Some(NetworkPolicySpec {
             pod_selector: Some(selector),
             policy_types: Some(vec!["Ingress".into(), "Egress".into()]),
-            egress: Some(config.egress.clone()),
+            egress: Some(egress),
             ingress: Some(config.ingress.clone()),
         }),
     };
     Ok((hash, policy))
 }
 
-/// The name says what is in it, unless somebody has changed it since. The API server fills in defaults, so rules are counted
-/// and not compared.
+/// The name says what is in it, unless somebody has changed it since, or a webhook changed it on its way in.
 fn agrees(found: &NetworkPolicy, wanted: &NetworkPolicy, name: &str) -> Result<()> {
-    let shape = |policy: &NetworkPolicy| {
-        policy.spec.as_ref().map(|spec| {
-            let rules = (spec.egress.as_ref().map_or(0, Vec::len), spec.ingress.as_ref().map_or(0, Vec::len));
-            (spec.pod_selector.clone(), spec.policy_types.clone(), rules)
-        })
-    };
-    if shape(found) == shape(wanted) {
+    if plain(found)? == plain(wanted)? {
         return Ok(());
     }
     Err(Error::Config(format!(
         "the NetworkPolicy {name} was changed and doesn't hold the rules that its name stands for: delete it, and Podbay makes \
          it anew"
     )))
+}
+
+/// A policy's rules as the API server would keep them: it fills in defaults and leaves out what is empty.
+fn plain(policy: &NetworkPolicy) -> Result<Value> {
+    let mut spec = serde_json::to_value(&policy.spec)
+        .map_err(|error| Error::Config(format!("the network policy can't be described: {error}")))?;
+    for way in ["egress", "ingress"] {
+        for port in rules_of(&mut spec[way]).flat_map(|rule| rules_of(&mut rule["ports"])) {
+            if port["protocol"].is_null() {
+                port["protocol"] = "TCP".into();
+            }
+        }
+    }
+    drop_empty(&mut spec);
+    Ok(spec)
+}
+
+fn rules_of(list: &mut Value) -> impl Iterator<Item = &mut Value> {
+    list.as_array_mut().into_iter().flatten()
+}
+
+/// Drops what means the same as nothing. An empty selector and an empty rule mean everything, and stay.
+fn drop_empty(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.values_mut().for_each(drop_empty);
+            fields.retain(|key, value| match value {
+                Value::Null => false,
+                Value::Array(items) => !items.is_empty(),
+                Value::Object(labels) => key != "matchLabels" || !labels.is_empty(),
+                _ => true,
+            });
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_empty),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn config() -> Config {
+        let rules = json!([
+            {"ports": [{"port": 53, "protocol": "UDP"}, {"port": 443}]},
+            {"to": [{"podSelector": {"matchLabels": {}}}], "ports": []},
+        ]);
+        Config { egress: serde_json::from_value(rules).unwrap(), ..Config::default() }
+    }
+
+    /// Only the number of rules was compared: a policy that somebody had opened was taken for the closed one.
+    #[test]
+    fn a_policy_is_compared_whole() {
+        let (_, wanted) = policy(&config()).unwrap();
+        agrees(&wanted, &wanted, "it").unwrap();
+        let changed = |change: fn(&mut Value)| {
+            let mut found = serde_json::to_value(&wanted).unwrap();
+            change(&mut found);
+            agrees(&serde_json::from_value(found).unwrap(), &wanted, "it")
+        };
+        // What the API server makes of it.
+        changed(|policy| {
+            policy["spec"]["egress"][0]["ports"][1]["protocol"] = "TCP".into();
+            policy["spec"]["egress"][1]["ports"] = Value::Null;
+            policy["spec"]["egress"][1]["to"][0]["podSelector"] = json!({});
+            policy["spec"]["ingress"] = Value::Null;
+        })
+        .unwrap();
+        for change in [
+            (|policy: &mut Value| policy["spec"]["egress"][0]["ports"][1]["port"] = 444.into()) as fn(&mut Value),
+            |policy| policy["spec"]["egress"][0]["to"][0]["ipBlock"]["except"] = Value::Null,
+            |policy| policy["spec"]["egress"][0]["to"] = Value::Null,
+            |policy| policy["spec"]["egress"][1]["to"][0]["namespaceSelector"] = json!({}),
+            |policy| policy["spec"]["ingress"] = json!([{}]),
+            |policy| policy["spec"]["policyTypes"] = json!(["Ingress"]),
+            |policy| policy["spec"]["podSelector"]["matchLabels"]["podbay.dev/net"] = "x".into(),
+        ] {
+            changed(change).unwrap_err();
+        }
+    }
 }

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::config::Config;
 use super::manifest::CONTAINER;
+use super::pod_security::{list, weakness};
 use crate::error::{Error, Result};
 
 /// Merges one description into another: objects key by key, lists of named things name by name, the rest as a whole.
@@ -62,85 +63,6 @@ pub(crate) fn check(pod: &Value, config: &Config, labels: &BTreeMap<String, Stri
     }
 }
 
-fn weakness(pod: &Value, config: &Config) -> Option<String> {
-    let spec = &pod["spec"];
-    for key in ["hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace"] {
-        if spec[key] == true {
-            return Some(format!("{key} is true"));
-        }
-    }
-    if spec["hostUsers"] == true {
-        return Some("hostUsers is true".into());
-    }
-    if spec["automountServiceAccountToken"] != false {
-        return Some("automountServiceAccountToken isn't false".into());
-    }
-    if let Some(volume) = list(&spec["volumes"]).iter().find(|volume| volume.get("hostPath").is_some()) {
-        return Some(format!("volume {} is a directory of the node", volume["name"]));
-    }
-    let non_root = config.run_as_non_root;
-    if let Some(what) = weak_context(&spec["securityContext"], non_root) {
-        return Some(what);
-    }
-    if spec["securityContext"]["seccompProfile"]["type"].is_null() {
-        return Some("there is no seccomp profile".into());
-    }
-    if non_root && spec["securityContext"]["runAsNonRoot"] != true {
-        return Some("runAsNonRoot isn't true".into());
-    }
-    for key in ["containers", "initContainers", "ephemeralContainers"] {
-        for container in list(&spec[key]) {
-            let context = &container["securityContext"];
-            let name = &container["name"];
-            if let Some(what) = weak_context(context, non_root) {
-                return Some(format!("container {name}: {what}"));
-            }
-            // Init containers come from the user, and say little about themselves.
-            if key == "containers" {
-                if context["allowPrivilegeEscalation"] != false {
-                    return Some(format!("container {name}: allowPrivilegeEscalation isn't false"));
-                }
-                if !list(&context["capabilities"]["drop"]).iter().any(|capability| capability == "ALL") {
-                    return Some(format!("container {name}: not all capabilities are dropped"));
-                }
-                if config.read_only_root && context["readOnlyRootFilesystem"] != true {
-                    return Some(format!("container {name}: readOnlyRootFilesystem isn't true"));
-                }
-            }
-        }
-    }
-    None
-}
-
-fn weak_context(context: &Value, non_root: bool) -> Option<String> {
-    if context["privileged"] == true {
-        return Some("privileged is true".into());
-    }
-    if context["allowPrivilegeEscalation"] == true {
-        return Some("allowPrivilegeEscalation is true".into());
-    }
-    if !list(&context["capabilities"]["add"]).is_empty() {
-        return Some("capabilities are added".into());
-    }
-    if context["seccompProfile"]["type"] == "Unconfined" {
-        return Some("the seccomp profile is Unconfined".into());
-    }
-    if context["appArmorProfile"]["type"] == "Unconfined" {
-        return Some("the AppArmor profile is Unconfined".into());
-    }
-    if context["procMount"] == "Unmasked" {
-        return Some("procMount is Unmasked".into());
-    }
-    if non_root && (context["runAsNonRoot"] == false || context["runAsUser"] == 0) {
-        return Some("it may run as root".into());
-    }
-    None
-}
-
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,7 +73,10 @@ mod tests {
     use serde_json::json;
 
     fn pod(overrides: Value) -> Result<Pod> {
-        let config = Config { pod_template_overrides: overrides, ..Config::default() };
+        made(Config { pod_template_overrides: overrides, ..Config::default() })
+    }
+
+    fn made(config: Config) -> Result<Pod> {
         let marks = Marks::new("pb-1", "x/", &BTreeMap::new())?;
         manifest::pod(&config, "pb-1-a", &marks, OwnerReference::default(), Some("n1"), Some(60))
     }
@@ -174,26 +99,164 @@ mod tests {
         assert_eq!(spec.active_deadline_seconds, Some(60));
     }
 
+    /// An object with some of its fields replaced; null stays, as it does in an override.
+    fn with(mut object: Value, fields: Value) -> Value {
+        for (key, value) in fields.as_object().unwrap() {
+            object[key] = value.clone();
+        }
+        object
+    }
+
+    fn container(fields: Value) -> Value {
+        json!({"spec": {"containers": [with(json!({"name": "sandbox"}), fields)]}})
+    }
+
+    fn context(fields: Value) -> Value {
+        container(json!({"securityContext": fields}))
+    }
+
+    fn quiet() -> Value {
+        json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}})
+    }
+
+    fn init(fields: Value) -> Value {
+        let container = json!({"name": "first", "image": "x", "securityContext": quiet()});
+        json!({"spec": {"initContainers": [with(container, fields)]}})
+    }
+
+    fn volume(fields: Value) -> Value {
+        json!({"spec": {"volumes": [with(json!({"name": "v"}), fields)]}})
+    }
+
     #[test]
     fn what_weakens_the_protection_is_refused() {
-        let container =
-            |context: Value| json!({"spec": {"containers": [{"name": "sandbox", "securityContext": context}]}});
         for (weak, word) in [
             (json!({"spec": {"hostNetwork": true}}), "hostNetwork"),
+            (json!({"spec": {"hostUsers": true}}), "hostUsers"),
             (json!({"spec": {"automountServiceAccountToken": null}}), "automount"),
-            (json!({"spec": {"securityContext": null}}), "seccomp"),
+            (json!({"spec": {"enableServiceLinks": null}}), "enableServiceLinks"),
+            (json!({"spec": {"securityContext": null}}), "it may run as root"),
+            (json!({"spec": {"securityContext": {"seccompProfile": null}}}), "seccomp"),
             (json!({"spec": {"securityContext": {"runAsUser": 0}}}), "root"),
-            (json!({"spec": {"volumes": [{"name": "h", "hostPath": {"path": "/"}}]}}), "directory of the node"),
-            (container(json!({"privileged": true})), "privileged"),
-            (container(json!({"capabilities": {"add": ["SYS_ADMIN"]}})), "capabilities"),
-            (container(json!({"capabilities": {"drop": []}})), "capabilities"),
-            (container(Value::Null), "allowPrivilegeEscalation"),
+            (
+                json!({"spec": {"securityContext": {"sysctls": [{"name": "net.core.somaxconn", "value": "1"}]}}}),
+                "sysctl",
+            ),
+            (json!({"spec": {"securityContext": {"seLinuxOptions": {"type": "spc_t"}}}}), "seLinux"),
+            (json!({"spec": {"securityContext": {"windowsOptions": {"hostProcess": true}}}}), "windowsOptions"),
+            (json!({"spec": {"os": {"name": "windows"}}}), "os"),
+            (json!({"spec": {"fromTheFuture": true}}), "fromTheFuture"),
+            (context(json!({"privileged": true})), "privileged"),
+            (context(json!({"capabilities": {"add": ["SYS_ADMIN"]}})), "capabilities"),
+            (context(json!({"capabilities": {"drop": []}})), "capabilities"),
+            (context(json!({"procMount": "Unmasked"})), "procMount"),
+            (context(json!({"appArmorProfile": {"type": "Unconfined"}})), "AppArmor"),
+            (context(Value::Null), "allowPrivilegeEscalation"),
+            (container(json!({"ports": [{"containerPort": 80, "hostPort": 80}]})), "hostPort"),
+            (container(json!({"livenessProbe": {"httpGet": {"port": 80, "host": "169.254.169.254"}}})), "host"),
+            (container(json!({"lifecycle": {"preStop": {"tcpSocket": {"port": 80, "host": "10.0.0.1"}}}})), "host"),
             (json!({"spec": {"containers": [{"name": "more", "image": "x"}]}}), "allowPrivilegeEscalation"),
+            (init(json!({"securityContext": null})), "allowPrivilegeEscalation"),
+            (init(json!({"securityContext": {"allowPrivilegeEscalation": false}})), "capabilities"),
+            (init(json!({"securityContext": with(quiet(), json!({"runAsUser": 0}))})), "root"),
+            (init(json!({"restartPolicy": "Always", "ports": [{"containerPort": 1, "hostPort": 1}]})), "hostPort"),
+            (
+                json!({"spec": {"ephemeralContainers": [{"name": "e", "securityContext": {"privileged": true}}]}}),
+                "allowPrivilegeEscalation",
+            ),
+            (
+                json!({"metadata": {"annotations": {
+                    "container.apparmor.security.beta.kubernetes.io/sandbox": "unconfined",
+                }}}),
+                "AppArmor",
+            ),
             (json!({"metadata": {"labels": {"podbay.dev/net": "other"}}}), "podbay.dev/net"),
             (json!({"spec": {"containers": null}}), "no container"),
         ] {
             let message = pod(weak.clone()).unwrap_err().to_string();
             assert!(message.contains(word), "{weak}: {message}");
         }
+        // What the baseline level calls safe is let through.
+        let safe = json!([{"name": "net.ipv4.ping_group_range", "value": "0 0"}]);
+        pod(json!({"spec": {"securityContext": {"sysctls": safe}}})).unwrap();
+        pod(container(json!({"ports": [{"containerPort": 80}], "livenessProbe": {"httpGet": {"port": 80}}}))).unwrap();
+        pod(init(json!({}))).unwrap();
+    }
+
+    /// Only hostPath was refused: NFS, CSI drivers and projected tokens went through.
+    #[test]
+    fn volumes_are_of_kinds_that_are_known_to_be_safe() {
+        let token = json!({"serviceAccountToken": {"path": "token"}});
+        for (weak, word) in [
+            (json!({"hostPath": {"path": "/"}}), "directory of the node"),
+            (json!({"nfs": {"server": "10.0.0.1", "path": "/"}}), "nfs"),
+            (json!({"csi": {"driver": "secrets-store.csi.k8s.io"}}), "csi"),
+            (json!({"projected": {"sources": [{"secret": {"name": "s"}}, token]}}), "serviceAccountToken"),
+            (json!({"projected": {"sources": [{"podCertificate": {"keyType": "ED25519"}}]}}), "podCertificate"),
+            (json!({"kindOfTomorrow": {}}), "kindOfTomorrow"),
+        ] {
+            let message = pod(volume(weak.clone())).unwrap_err().to_string();
+            assert!(message.contains(word) && message.contains("\"v\""), "{weak}: {message}");
+            // The same as a setting of its own.
+            let volumes = serde_json::from_value(volume(weak.clone())["spec"]["volumes"].clone()).unwrap();
+            let refused = made(Config { volumes, ..Config::default() });
+            assert!(refused.is_err() || weak.get("kindOfTomorrow").is_some(), "{weak} as a volume");
+            let allowed =
+                Config { pod_template_overrides: volume(weak), allow_weaker_security: true, ..Config::default() };
+            made(allowed).unwrap();
+        }
+        for fine in [
+            json!({"emptyDir": {"medium": "Memory"}}),
+            json!({"configMap": {"name": "c"}}),
+            json!({"secret": {"secretName": "s"}}),
+            json!({"persistentVolumeClaim": {"claimName": "p"}}),
+            json!({"projected": {"sources": [{"secret": {"name": "s"}}, {"configMap": {"name": "c"}}]}}),
+            json!({"image": {"reference": "x"}}),
+        ] {
+            pod(volume(fine)).unwrap();
+        }
+    }
+
+    /// An override could take the runtime class away, or put another in its place.
+    #[test]
+    fn a_runtime_class_that_is_asked_for_stays() {
+        let with = |overrides| Config {
+            runtime_class: Some("gvisor".into()),
+            pod_template_overrides: overrides,
+            ..Config::default()
+        };
+        for change in [json!(null), json!("runc")] {
+            let message = made(with(json!({"spec": {"runtimeClassName": change}}))).unwrap_err().to_string();
+            assert!(message.contains("gvisor"), "{message}");
+        }
+        assert_eq!(made(with(Value::Null)).unwrap().spec.unwrap().runtime_class_name.as_deref(), Some("gvisor"));
+        // Where none was asked for, an override may add one.
+        pod(json!({"spec": {"runtimeClassName": "kata"}})).unwrap();
+    }
+
+    /// Init containers that say nothing about themselves were refused by a restricted namespace.
+    #[test]
+    fn init_containers_are_hardened_like_the_sandbox() {
+        let terse: k8s_openapi::api::core::v1::Container =
+            serde_json::from_value(json!({"name": "first", "image": "x"})).unwrap();
+        let config = Config { init_containers: vec![terse.clone()], ..Config::default() };
+        let context = |config| made(config).unwrap().spec.unwrap().init_containers.unwrap()[0].security_context.clone();
+        let hardened = context(config.clone()).unwrap();
+        assert_eq!(hardened.allow_privilege_escalation, Some(false));
+        assert_eq!(hardened.capabilities.unwrap().drop, Some(vec!["ALL".into()]));
+        assert_eq!(context(Config { allow_weaker_security: true, ..config }), None);
+        let loud = json!({"name": "first", "image": "x", "securityContext": {"privileged": true}});
+        let config = Config { init_containers: vec![serde_json::from_value(loud).unwrap()], ..Config::default() };
+        assert!(made(config).unwrap_err().to_string().contains("privileged"));
+    }
+
+    #[test]
+    fn a_user_namespace_is_asked_for_and_stays() {
+        let config = Config { user_namespace: true, ..Config::default() };
+        assert_eq!(made(config.clone()).unwrap().spec.unwrap().host_users, Some(false));
+        assert_eq!(pod(Value::Null).unwrap().spec.unwrap().host_users, None);
+        let overrides = json!({"spec": {"hostUsers": null}});
+        let message = made(Config { pod_template_overrides: overrides, ..config }).unwrap_err().to_string();
+        assert!(message.contains("hostUsers"), "{message}");
     }
 }

@@ -15,6 +15,9 @@ use crate::error::{Error, Result};
 use crate::names::{self, HOME, MANAGED_BY, PODBAY, SANDBOX};
 use crate::retry::{Pauses, patiently};
 
+/// The label by which a namespace says how strict the cluster is with its pods.
+const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
+
 /// The one ResourceQuota in a sandbox's own namespace.
 const QUOTA: &str = "podbay";
 
@@ -91,6 +94,9 @@ impl Place {
     pub(crate) async fn make_namespace(&self, config: &Config, home: &str, sandbox: &str) -> Result<()> {
         let name = &self.cluster.namespace;
         let mut labels = config.namespace_labels.clone();
+        if let Some(level) = config.pod_security() {
+            labels.entry(ENFORCE.into()).or_insert(level.into());
+        }
         labels.extend([
             (MANAGED_BY.into(), PODBAY.into()),
             (SANDBOX.into(), sandbox.into()),

@@ -1,7 +1,9 @@
 //! Sandboxes as plain pods, on a real cluster, with an account that may do no more than is needed.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
+mod admission;
 mod bootstrap;
+mod environment;
 mod exec;
 mod faults;
 mod lifetime;
@@ -16,5 +18,4 @@ mod race;
 mod robustness;
 mod setup;
 mod stuck;
-mod walls;
-mod workloads;
+mod user_namespace;

@@ -21,6 +21,16 @@ pub(crate) fn rules() -> Vec<k8s_openapi::api::rbac::v1::PolicyRule> {
 
 /// Makes a pod, waits until it is ready, and gives a channel to it.
 pub(crate) async fn channel(namespace: &rig::Namespace, name: &str, container: Value) -> Result<ExecChannel> {
+    channel_as(&namespace.client(), namespace.name(), name, container).await
+}
+
+/// The same as anybody, anywhere.
+pub(crate) async fn channel_as(
+    client: &kube::Client,
+    namespace: &str,
+    name: &str,
+    container: Value,
+) -> Result<ExecChannel> {
     let mut container = container;
     container["name"] = "main".into();
     container["imagePullPolicy"] = "Never".into();
@@ -32,7 +42,7 @@ pub(crate) async fn channel(namespace: &rig::Namespace, name: &str, container: V
             "volumes": [{"name": "run", "emptyDir": {}}, {"name": "memory", "emptyDir": {"medium": "Memory"}}],
         },
     }))?;
-    let api: Api<Pod> = Api::namespaced(namespace.client(), namespace.name());
+    let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let made = api.create(&PostParams::default(), &pod).await?;
     let uid = made.metadata.uid.context("no UID")?;
     let only = WatchParams::default().fields(&format!("metadata.name={name}")).timeout(60);
@@ -41,9 +51,8 @@ pub(crate) async fn channel(namespace: &rig::Namespace, name: &str, container: V
         if let WatchEvent::Added(pod) | WatchEvent::Modified(pod) = event {
             let conditions = pod.status.and_then(|status| status.conditions).unwrap_or_default();
             if conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True") {
-                let container =
-                    Container { namespace: namespace.name().into(), pod: name.into(), uid, name: "main".into() };
-                return Ok(ExecChannel::new(namespace.client(), container, "/tmp"));
+                let container = Container { namespace: namespace.into(), pod: name.into(), uid, name: "main".into() };
+                return Ok(ExecChannel::new(client.clone(), container, "/tmp"));
             }
         }
     }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::Config;
 use crate::error::{Error, Result};
 use crate::names;
+use crate::raw::egress;
 use crate::raw::manifest::{CONTAINER, OWN_VOLUMES, VOLUMES};
 
 /// The label of a node that tells its architecture.
@@ -58,12 +59,14 @@ impl Config {
         if let Some(name) = self.env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
             return refuse(format!("env has the name {name:?}, which no environment variable can have"));
         }
+        self.check_env_from()?;
         if self.run_as_non_root && self.run_as_user == Some(0) {
             return refuse("run_as_user is 0 and run_as_non_root is set: choose one");
         }
         if self.egress.len() + self.ingress.len() > 0 && !self.block_network {
             return refuse("egress and ingress rules need block_network: without it everything is allowed");
         }
+        egress::rules(self)?;
         if !matches!(self.pod_template_overrides, Value::Null | Value::Object(_)) {
             return refuse("pod_template_overrides must be an object, shaped like a pod");
         }
@@ -72,6 +75,27 @@ impl Config {
         }
         self.check_volumes()?;
         self.check_arch()
+    }
+
+    fn check_env_from(&self) -> Result<()> {
+        for (name, source) in &self.env_from {
+            if name.is_empty() || name.contains(['=', '\0']) {
+                return refuse(format!("env_from has the name {name:?}, which no environment variable can have"));
+            }
+            if self.env.contains_key(name) {
+                return refuse(format!("{name} is in env and in env_from: choose one"));
+            }
+            let named = usize::from(source.secret_key_ref.is_some()) + usize::from(source.config_map_key_ref.is_some());
+            let other =
+                source.field_ref.is_some() || source.resource_field_ref.is_some() || source.file_key_ref.is_some();
+            if named != 1 || other {
+                return refuse(format!(
+                    "env_from has {name} from no Secret or ConfigMap: use {{ secretKeyRef = {{ name = \"…\", key = \"…\" }} }} \
+                     or configMapKeyRef"
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn check_volumes(&self) -> Result<()> {
@@ -121,6 +145,15 @@ impl Config {
         Ok(nodes)
     }
 
+    /// The strictest Pod Security level that the pods keep to by themselves, as far as the settings tell.
+    pub(crate) fn pod_security(&self) -> Option<&'static str> {
+        match (self.allow_weaker_security, self.run_as_non_root) {
+            (true, _) => None,
+            (false, true) => Some("restricted"),
+            (false, false) => Some("baseline"),
+        }
+    }
+
     fn check_times(&self) -> Result<()> {
         let times = [("startup_timeout", Some(self.startup_timeout)), ("ttl", self.ttl), ("idle_ttl", self.idle_ttl)];
         match times.iter().find(|(_, time)| time.is_some_and(|time| !(1..=LONGEST).contains(&time))) {
@@ -159,6 +192,7 @@ impl Config {
         // These are of one namespace, and one that was made just now has none.
         let elsewhere = [
             ("image_pull_secrets", !self.image_pull_secrets.is_empty()),
+            ("env_from", !self.env_from.is_empty()),
             ("service_account", self.service_account.as_ref().is_some_and(|account| account != "default")),
             (
                 "a volume of a Secret, ConfigMap or PersistentVolumeClaim",
@@ -231,6 +265,21 @@ mod tests {
             },
             "isn't in volumes",
         );
+        let secret = |config: &mut Config, source| {
+            config.env_from = [("KEY".to_owned(), serde_json::from_value(source).unwrap())].into();
+        };
+        let fine = json!({"secretKeyRef": {"name": "s", "key": "k"}});
+        let mut config = Config::default();
+        secret(&mut config, fine.clone());
+        config.check().unwrap();
+        config.env.insert("KEY".into(), "x".into());
+        assert!(config.check().unwrap_err().to_string().contains("choose one"));
+        for source in [json!({}), json!({"fieldRef": {"fieldPath": "status.podIP"}})] {
+            let mut config = Config::default();
+            secret(&mut config, source);
+            assert!(config.check().unwrap_err().to_string().contains("secretKeyRef"));
+        }
+        refused(|config| config.cluster_ranges = vec!["10.0.0.1".into()], "cluster_ranges");
         refused(
             |config| {
                 config.block_network = false;
@@ -280,6 +329,14 @@ mod tests {
             },
             "choose one",
         );
+    }
+
+    /// A key in `env` was in whatever printed the configuration.
+    #[test]
+    fn values_of_environment_variables_are_not_printed() {
+        let config = Config { env: [("KEY".into(), "s3cr3t".into())].into(), ..Config::default() };
+        let shown = format!("{config:?} {config:#?}");
+        assert!(shown.contains("KEY") && !shown.contains("s3cr3t"), "{shown}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod check;
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Affinity, Container, Toleration, Volume, VolumeMount};
+use k8s_openapi::api::core::v1::{Affinity, Container, EnvVarSource, Toleration, Volume, VolumeMount};
 use k8s_openapi::api::networking::v1::{NetworkPolicyEgressRule, NetworkPolicyIngressRule};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -14,7 +14,7 @@ use serde_json::Value;
 pub const DAY: u64 = 24 * 3600;
 
 /// How sandboxes in raw mode are made. What isn't set has the value of [`Config::default`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// The image. It needs a shell, head, chmod, mkdir and mv.
@@ -34,6 +34,8 @@ pub struct Config {
     pub command: Option<Vec<String>>,
     /// Environment variables.
     pub env: BTreeMap<String, String>,
+    /// Environment variables whose values are in a Secret or ConfigMap of the namespace. Podbay never sees the values.
+    pub env_from: BTreeMap<String, EnvVarSource>,
     /// Processor time that is set aside.
     pub cpu_request: String,
     /// The most processor time.
@@ -59,6 +61,8 @@ pub struct Config {
     pub affinity: Option<Affinity>,
     /// gVisor, Kata and the like.
     pub runtime_class: Option<String>,
+    /// Gives the pod a user namespace of its own (`hostUsers: false`): its root is nobody on the node.
+    pub user_namespace: bool,
     /// More volumes.
     pub volumes: Vec<Volume>,
     /// Where they are in the container.
@@ -93,6 +97,9 @@ pub struct Config {
     pub block_network: bool,
     /// What may be reached from the sandbox.
     pub egress: Vec<NetworkPolicyEgressRule>,
+    /// Addresses that `egress` leaves out unless it names them: those of the cluster's pods, Services and nodes. The
+    /// addresses at which clouds serve their machines' credentials are always left out.
+    pub cluster_ranges: Vec<String>,
     /// Who may reach the sandbox.
     pub ingress: Vec<NetworkPolicyIngressRule>,
     /// Seconds until a pod must be running.
@@ -115,6 +122,16 @@ pub struct Config {
     pub warm_pool_name: String,
 }
 
+/// Without the values of environment variables: people put keys there, and this is what ends up in logs.
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = self.clone();
+        shown.env.values_mut().for_each(|value| *value = "…".into());
+        let fields = serde_json::to_value(&shown).map_err(|_| std::fmt::Error)?;
+        write!(f, "Config {fields}")
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -126,6 +143,7 @@ impl Default for Config {
             workdir: "/workspace".into(),
             command: None,
             env: BTreeMap::new(),
+            env_from: BTreeMap::new(),
             cpu_request: "100m".into(),
             cpu_limit: "1000m".into(),
             memory_request: "256Mi".into(),
@@ -138,6 +156,7 @@ impl Default for Config {
             node_loss_tolerance: 300,
             affinity: None,
             runtime_class: None,
+            user_namespace: false,
             volumes: Vec::new(),
             volume_mounts: Vec::new(),
             init_containers: Vec::new(),
@@ -155,6 +174,7 @@ impl Default for Config {
             command_filter: true,
             block_network: true,
             egress: Vec::new(),
+            cluster_ranges: super::egress::PRIVATE.map(str::to_owned).into(),
             ingress: Vec::new(),
             startup_timeout: 120,
             wait_for_node: false,

@@ -1,0 +1,106 @@
+//! What a sandbox of the trial sees of the cluster: its addresses, and whose users its own are on the node.
+
+use ipnet::IpNet;
+use k8s_openapi::api::core::v1::PodStatus;
+use std::net::IpAddr;
+
+use super::Doctor;
+use super::report::{Finding, State};
+use super::trial::Started;
+use crate::raw::egress;
+
+/// Every pod has this variable, whatever its account may do.
+const API_SERVER: &str = "printenv KUBERNETES_SERVICE_HOST || true";
+
+/// Which users of the surrounding namespace a process' own are.
+const USERS: &str = "cat /proc/self/uid_map";
+
+/// The addresses of a pod and of its node.
+pub(super) fn addresses(status: &PodStatus) -> Vec<String> {
+    let pod = status.pod_ips.iter().flatten().map(|address| address.ip.clone());
+    let node = status.host_ips.iter().flatten().map(|address| address.ip.clone());
+    pod.chain(node).collect()
+}
+
+impl Doctor {
+    /// Whether rules that open the network leave the cluster out.
+    pub(super) async fn ranges(&self, open: &Started) -> Finding {
+        let finding = |state, detail: String| Finding::new("ranges", "the cluster's own addresses", state, detail);
+        if !self.config.block_network || self.config.egress.is_empty() {
+            return finding(State::Skipped, "no egress rule opens any".into());
+        }
+        let ranges = match egress::ranges(&self.config) {
+            Ok(ranges) => ranges,
+            Err(error) => return finding(State::Warning, error.to_string()),
+        };
+        let server = match open.sandbox.run(API_SERVER).await {
+            Ok(output) => output.text().trim().to_owned(),
+            Err(error) => return finding(State::Warning, format!("couldn't be looked at: {error}")),
+        };
+        let seen = open.addresses.iter().cloned().chain([server]);
+        let outside = outside(seen, &ranges);
+        match outside.is_empty() {
+            true => finding(State::Ok, "are left out of what egress rules open".into()),
+            false => finding(
+                State::Warning,
+                format!("{} can be reached through an egress rule for all addresses", outside.join(", ")),
+            )
+            .fix(
+                "add the ranges of pods, Services and nodes to raw.cluster_ranges; whoever runs the cluster knows them",
+            ),
+        }
+    }
+
+    /// Whether root in a sandbox would be root on the node.
+    pub(super) async fn user_namespace(&self, open: &Started) -> Finding {
+        let finding =
+            |state, detail: &str| Finding::new("user_namespace", "a user namespace for each pod", state, detail);
+        if !self.config.user_namespace {
+            return finding(State::Skipped, "not asked for: raw.user_namespace");
+        }
+        let users = match open.sandbox.run(USERS).await {
+            Ok(output) => output.text().into_owned(),
+            Err(error) => return finding(State::Warning, &format!("couldn't be looked at: {error}")),
+        };
+        match is_the_nodes(&users) {
+            false => finding(State::Ok, "its users are others on the node"),
+            true => finding(State::Failed, "the node ignores it: users of a sandbox are the node's own").fix(
+                "leave raw.user_namespace out, or choose nodes that can with raw.node_selector (Linux 6.3, and containerd 2 or CRI-O)",
+            ),
+        }
+    }
+}
+
+/// The addresses that no range has.
+fn outside(seen: impl Iterator<Item = String>, ranges: &[IpNet]) -> Vec<String> {
+    // What isn't an address comes from the sandbox, and isn't shown.
+    let mut outside: Vec<String> = seen
+        .filter(|text| text.parse::<IpAddr>().is_ok_and(|address| !ranges.iter().any(|range| range.contains(&address))))
+        .collect();
+    outside.sort_unstable();
+    outside.dedup();
+    outside
+}
+
+/// Whether a `uid_map` maps the first user to the first.
+fn is_the_nodes(map: &str) -> bool {
+    map.lines().any(|line| line.split_whitespace().take(2).eq(["0", "0"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_outside_the_ranges_are_named_once() {
+        let ranges: Vec<IpNet> = ["10.0.0.0/8", "fc00::/7"].map(|range| range.parse().unwrap()).into();
+        let seen = ["10.1.2.3", "198.51.100.7", "198.51.100.7", "fd00::1", "2001:db8::1", "", "\u{1b}[31m"];
+        assert_eq!(outside(seen.map(str::to_owned).into_iter(), &ranges), ["198.51.100.7", "2001:db8::1"]);
+    }
+
+    #[test]
+    fn a_map_of_the_node_is_told_from_another() {
+        assert!(is_the_nodes("         0          0 4294967295\n"));
+        assert!(!is_the_nodes("         0     131072      65536\n"));
+    }
+}

@@ -1,0 +1,80 @@
+//! What bounds an account with rights in the whole cluster: a ValidatingAdmissionPolicy.
+//!
+//! RBAC can't grant a right "in all namespaces that carry this label". Admission can refuse the rest. It sees everything that
+//! changes something, and execs, but never what is read: a role must not have rights to read what isn't for it.
+
+use super::{Install, PodSecurity};
+use crate::names::{HOME, MANAGED_BY, PODBAY};
+
+impl Install {
+    /// The policy and its binding, for accounts by namespace and name.
+    pub(super) fn admission(&self, accounts: &[(String, String)]) -> String {
+        let accounts: Vec<String> =
+            accounts.iter().map(|(home, name)| format!("'system:serviceaccount:{home}:{name}'")).collect();
+        let (accounts, name, home) = (accounts.join(", "), self.role_name(""), &self.namespace);
+        // An older version of a level asks for less.
+        let level = match self.pod_security {
+            PodSecurity::Privileged => String::new(),
+            level => format!(
+                "
+    - expression: >-
+        !variables.isNamespace || request.operation == 'DELETE' ||
+        (object.?metadata.?labels[?'pod-security.kubernetes.io/enforce'].orValue('') == '{level}' &&
+        !('pod-security.kubernetes.io/enforce-version' in object.?metadata.?labels.orValue({{}})))
+      message: >-
+        a sandbox's namespace has to carry the label pod-security.kubernetes.io/enforce={level}, without enforce-version",
+                level = level.as_str(),
+            ),
+        };
+        format!(
+            "\
+# The roles above hold in every namespace, because those of sandboxes don't exist yet. This refuses these accounts every
+# change and every exec outside {home} and the namespaces that belong to it. Needs Kubernetes 1.30.
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: {name}
+  labels:
+    app.kubernetes.io/managed-by: podbay
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+      - apiGroups: [\"*\"]
+        apiVersions: [\"*\"]
+        operations: [CREATE, UPDATE, DELETE, CONNECT]
+        resources: [\"*/*\"]
+  matchConditions:
+    - name: is-podbay
+      expression: request.userInfo.username in [{accounts}]
+    # Reviews of one's own rights change nothing.
+    - name: changes-something
+      expression: \"!(request.resource.group in ['authentication.k8s.io', 'authorization.k8s.io'])\"
+  variables:
+    - name: isNamespace
+      expression: request.resource.group == '' && request.resource.resource == 'namespaces'
+  validations:
+    - expression: >-
+        variables.isNamespace || (request.namespace != '' && (request.namespace == '{home}' ||
+        (namespaceObject.?metadata.?labels[?'{HOME}'].orValue('') == '{home}' &&
+        namespaceObject.?metadata.?labels[?'{MANAGED_BY}'].orValue('') == '{PODBAY}')))
+      message: this account may change things only in {home} and in the namespaces of its sandboxes
+    - expression: >-
+        !variables.isNamespace || [object, oldObject].all(one, one == null ||
+        (one.?metadata.?labels[?'{HOME}'].orValue('') == '{home}' &&
+        one.?metadata.?labels[?'{MANAGED_BY}'].orValue('') == '{PODBAY}'))
+      message: this account may make and delete only namespaces with the labels {HOME}={home} and {MANAGED_BY}={PODBAY}{level}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {name}
+  labels:
+    app.kubernetes.io/managed-by: podbay
+spec:
+  policyName: {name}
+  validationActions: [Deny]
+"
+        )
+    }
+}

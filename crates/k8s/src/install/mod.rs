@@ -1,0 +1,294 @@
+//! What a cluster's administrator sets up for sandboxes, as manifests.
+//!
+//! Raw mode needs nothing on the cluster. What is here is good practice: a namespace for sandboxes alone, an account that may
+//! do just what Podbay does, and, if wanted, a job that removes what is over, as an account of its own.
+
+mod admission;
+mod reaper;
+
+use std::fmt::Write as _;
+
+use crate::error::Result;
+use crate::names;
+use crate::rights::{Features, Right};
+
+/// The manifests of raw mode.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Install {
+    /// The namespace of the sandboxes, for nothing else.
+    pub namespace: String,
+    /// The account that uses them.
+    pub account: String,
+    /// The account's namespace; the sandboxes' own when there is none.
+    pub account_namespace: Option<String>,
+    /// What the account's rights are for.
+    pub features: Features,
+    /// How strict the cluster is with the pods of the namespace.
+    pub pod_security: PodSecurity,
+    /// An image with `podbay` in it, for a job that removes what is over. No job without it.
+    pub reaper_image: Option<String>,
+    /// The namespace of that job and its account, which is made too; named after the sandboxes' own when there is none.
+    pub reaper_namespace: Option<String>,
+}
+
+/// A level of the Pod Security Standards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PodSecurity {
+    /// What Podbay's pods keep to by themselves.
+    #[default]
+    Restricted,
+    /// For images that have to run as root.
+    Baseline,
+    /// No rules.
+    Privileged,
+}
+
+impl PodSecurity {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Restricted => "restricted",
+            Self::Baseline => "baseline",
+            Self::Privileged => "privileged",
+        }
+    }
+}
+
+impl Default for Install {
+    fn default() -> Self {
+        Self {
+            namespace: "podbay-sandboxes".into(),
+            account: "podbay".into(),
+            account_namespace: None,
+            features: Features { network_rules: true, ..Features::default() },
+            pod_security: PodSecurity::Restricted,
+            reaper_image: None,
+            reaper_namespace: None,
+        }
+    }
+}
+
+/// An account and what it may do.
+struct Grant<'a> {
+    /// What the role is called, and its binding.
+    role: String,
+    account: &'a str,
+    /// The account's namespace.
+    home: &'a str,
+    rights: Vec<Right>,
+    why: &'a str,
+}
+
+impl Install {
+    /// The manifests, as YAML.
+    ///
+    /// # Errors
+    /// When a name can't be one on a cluster.
+    pub fn manifests(&self) -> Result<String> {
+        let home = self.account_namespace.as_deref().unwrap_or(&self.namespace);
+        for (what, name) in [("namespace", self.namespace.as_str()), ("account", &self.account), ("namespace", home)] {
+            names::check_label(what, name)?;
+        }
+        let mut parts = vec![namespace(
+            &self.namespace,
+            self.pod_security,
+            "A namespace for sandboxes and nothing else: whoever may run commands in one pod of it may in all.",
+        )];
+        let token = format!(
+            "Whoever uses sandboxes. A token for a kubeconfig: kubectl create token {} -n {home}",
+            self.account
+        );
+        parts.push(account(&self.account, home, &token));
+        parts.extend(self.granted(&Grant {
+            role: self.role_name(""),
+            account: &self.account,
+            home,
+            rights: self.features.rights(),
+            why: "Just what Podbay does.",
+        }));
+        let mut accounts = vec![(home.to_owned(), self.account.clone())];
+        if let Some(image) = &self.reaper_image {
+            let reaper = self.reaper_home()?;
+            parts.extend(self.reaper(image, &reaper)?);
+            accounts.push((reaper, reaper::ACCOUNT.to_owned()));
+        }
+        if self.features.namespace_per_sandbox {
+            parts.push(self.admission(&accounts));
+        }
+        Ok(parts.join("---\n"))
+    }
+
+    /// A role with an account's rights, and its binding. With a namespace for each sandbox there is no namespace that the role
+    /// could be in.
+    fn granted(&self, grant: &Grant<'_>) -> [String; 2] {
+        let Grant { role, account, home, rights, why } = grant;
+        let (kind, namespace) = match self.features.namespace_per_sandbox {
+            true => ("ClusterRole", String::new()),
+            false => ("Role", format!("  namespace: {}\n", self.namespace)),
+        };
+        let mut text = format!(
+            "\
+# {why}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {kind}
+metadata:
+  name: {role}
+{namespace}  labels:
+    app.kubernetes.io/managed-by: podbay
+rules:
+"
+        );
+        for right in rights {
+            // Writing to a string can't fail.
+            let _ = write!(
+                text,
+                "  # {}\n  - apiGroups: [\"{}\"]\n    resources: [\"{}\"]\n    verbs: [{}]\n",
+                right.why,
+                right.group,
+                right.resource,
+                right.verbs.iter().map(|verb| format!("\"{verb}\"")).collect::<Vec<_>>().join(", "),
+            );
+        }
+        let binding = format!(
+            "\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {kind}Binding
+metadata:
+  name: {role}
+{namespace}  labels:
+    app.kubernetes.io/managed-by: podbay
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {kind}
+  name: {role}
+subjects:
+  - kind: ServiceAccount
+    name: {account}
+    namespace: {home}
+"
+        );
+        [text, binding]
+    }
+
+    /// What belongs to the whole cluster mustn't be taken for that of another namespace's sandboxes.
+    fn role_name(&self, suffix: &str) -> String {
+        match self.features.namespace_per_sandbox {
+            true => format!("podbay-sandboxes-{}{suffix}", self.namespace),
+            false => format!("podbay-sandboxes{suffix}"),
+        }
+    }
+}
+
+fn namespace(name: &str, level: PodSecurity, why: &str) -> String {
+    let level = level.as_str();
+    format!(
+        "\
+# {why}
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: {name}
+  labels:
+    app.kubernetes.io/managed-by: podbay
+    # Podbay's pods keep to this by themselves; here the cluster sees to it too.
+    pod-security.kubernetes.io/enforce: {level}
+    pod-security.kubernetes.io/warn: {level}
+"
+    )
+}
+
+fn account(name: &str, namespace: &str, why: &str) -> String {
+    format!(
+        "\
+# {why}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {name}
+  namespace: {namespace}
+  labels:
+    app.kubernetes.io/managed-by: podbay
+"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_checked_before_they_are_written() {
+        let bad = |change: fn(&mut Install), word: &str| {
+            let mut install = Install::default();
+            change(&mut install);
+            let message = install.manifests().unwrap_err().to_string();
+            assert!(message.contains(word), "{message}");
+        };
+        bad(|install| install.namespace = "a\nkind: Secret".into(), "namespace");
+        bad(|install| install.account = "Podbay".into(), "account");
+        bad(|install| install.account_namespace = Some("-".into()), "namespace");
+        bad(|install| install.reaper_image = Some("x\"\n  y: z".into()), "image");
+        bad(
+            |install| {
+                install.reaper_image = Some("podbay:1".into());
+                install.reaper_namespace = Some("a b".into());
+            },
+            "namespace",
+        );
+    }
+
+    #[test]
+    fn a_role_is_the_clusters_only_where_it_has_to_be() {
+        let plain = Install::default().manifests().unwrap();
+        assert!(!plain.contains("ClusterRole") && !plain.contains("CronJob") && plain.contains("networkpolicies"));
+        let features = Features { namespace_per_sandbox: true, ..Features::default() };
+        let wide = Install { features, ..Install::default() }.manifests().unwrap();
+        assert!(wide.contains("kind: ClusterRoleBinding") && !wide.contains("networkpolicies"));
+        // Two of them in one cluster each have their own.
+        let names: Vec<_> =
+            wide.lines().filter(|line| line.ends_with("name: podbay-sandboxes-podbay-sandboxes")).collect();
+        assert_eq!(names.len(), 5, "{wide}");
+    }
+
+    /// The job ran as the account that may make pods and run commands in them, among the sandboxes.
+    #[test]
+    fn the_reaper_is_an_account_of_its_own_outside_the_sandboxes_namespace() {
+        let install = Install { reaper_image: Some("podbay:1".into()), ..Install::default() };
+        let parts: Vec<serde_json::Value> = install
+            .manifests()
+            .unwrap()
+            .split("---\n")
+            .map(|part| serde_json::json!({"kind": line(part, "kind: "), "text": part}))
+            .collect();
+        let of = |kind: &str| -> Vec<String> {
+            let kind_is = |part: &&serde_json::Value| part["kind"] == kind;
+            parts.iter().filter(kind_is).filter_map(|part| part["text"].as_str().map(str::to_owned)).collect()
+        };
+        let job = &of("CronJob")[0];
+        assert_eq!(line(job, "  namespace: "), "podbay-sandboxes-reaper");
+        assert_eq!(line(job, "          serviceAccountName: "), "podbay-reaper");
+        assert_eq!(of("Namespace").len(), 2);
+        let role = of("Role").into_iter().find(|role| role.contains("name: podbay-sandboxes-reaper")).unwrap();
+        assert_eq!(line(&role, "  namespace: "), "podbay-sandboxes");
+        let pods = role.split("resources: [\"pods\"]").nth(1).unwrap();
+        assert_eq!(line(pods, "    verbs: "), "[\"get\", \"list\", \"delete\"]");
+    }
+
+    fn line<'a>(text: &'a str, start: &str) -> &'a str {
+        text.lines().find_map(|line| line.strip_prefix(start)).unwrap_or_default()
+    }
+
+    /// The role of such an account reached every namespace of the cluster, and nothing held it to its own.
+    #[test]
+    fn rights_in_the_whole_cluster_come_with_a_policy_that_bounds_them() {
+        let features = Features { namespace_per_sandbox: true, ..Features::default() };
+        let wide = Install { features, reaper_image: Some("podbay:1".into()), ..Install::default() };
+        let text = wide.manifests().unwrap();
+        assert!(text.contains("kind: ValidatingAdmissionPolicy\n"), "{text}");
+        assert!(text.contains("kind: ValidatingAdmissionPolicyBinding\n"), "{text}");
+        for account in ["podbay-sandboxes:podbay", "podbay-sandboxes-reaper:podbay-reaper"] {
+            assert!(text.contains(&format!("'system:serviceaccount:{account}'")), "{text}");
+        }
+        assert!(!text.contains("secrets"), "{text}");
+        assert!(!Install::default().manifests().unwrap().contains("ValidatingAdmissionPolicy"));
+    }
+}
