@@ -4,8 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::settings::Settings;
 use crate::{
-    attach, config, cp, create, delete, doctor, edit, exec, glob, grep, install, kill, list, ls, pool, ps, read, reap,
-    run, write,
+    attach, config, cp, create, delete, describe, doctor, edit, exec, glob, grep, install, kill, list, ls, pool, ps,
+    read, reap, run, write,
 };
 
 /// What the exit codes mean.
@@ -56,6 +56,7 @@ pub enum Verb {
     Run(run::Arguments),
     Create(create::Arguments),
     List(list::Arguments),
+    Describe(describe::Arguments),
     Delete(delete::Arguments),
     Exec(exec::Arguments),
     Ps(ps::Arguments),

@@ -7,6 +7,7 @@ mod config;
 mod cp;
 mod create;
 mod delete;
+mod describe;
 mod doctor;
 mod edit;
 mod exec;
@@ -71,6 +72,7 @@ async fn verb(verb: Verb, settings: &Settings, output: &Output) -> Result<u8, Fa
         Verb::Run(arguments) => run::run(arguments, settings, output).await,
         Verb::Create(arguments) => create::create(arguments, settings, output).await,
         Verb::List(arguments) => list::list(arguments, settings, output).await,
+        Verb::Describe(arguments) => describe::describe(arguments, settings, output).await,
         Verb::Delete(arguments) => delete::delete(arguments, settings, output).await,
         Verb::Exec(arguments) => exec::exec(arguments, settings, output).await,
         Verb::Ps(arguments) => ps::ps(arguments, settings, output).await,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use podbay::Guarded;
 use podbay::audit::Audit;
 use podbay::config::Config;
+use podbay::description::Description;
 use podbay::policy::Policy;
 use podbay::provider::{Cleaned, Listed, PoolStatus, Provided, Provider, Query, Wanted};
 
@@ -85,6 +86,19 @@ impl Place {
                 None => return Ok(all),
             }
         }
+    }
+
+    /// The mode's name.
+    pub fn mode(&self) -> &'static str {
+        self.provider.mode()
+    }
+
+    /// Describes a sandbox in full.
+    ///
+    /// # Errors
+    /// When there is none of that name.
+    pub async fn describe(&self, name: &str) -> Result<Description, Failure> {
+        Ok(self.provider.describe(name).await?)
     }
 
     /// Ends a sandbox and removes all of it; whether there was one.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use podbay_proto::ErrorCode;
 
 use crate::Sandbox;
+use crate::description::Description;
 use crate::error::Result;
 
 /// An answer that a provider is working on.
@@ -157,6 +158,9 @@ pub trait Provider: Send + Sync {
 
     /// Lists one page of sandboxes.
     fn list<'a>(&'a self, query: &'a Query) -> Pending<'a, Page>;
+
+    /// Describes a sandbox in full. This doesn't count as using it.
+    fn describe<'a>(&'a self, id: &'a str) -> Pending<'a, Description>;
 
     /// Deletes a sandbox and all that belongs to it; whether there was one.
     fn delete<'a>(&'a self, id: &'a str) -> Pending<'a, bool>;

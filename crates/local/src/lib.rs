@@ -6,6 +6,7 @@
 #![cfg(target_os = "linux")]
 
 mod create;
+mod describe;
 mod error;
 mod home;
 mod options;

@@ -3,16 +3,16 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use podbay_client::provider::{Cleaned, Listed, Page, Pending, Phase, Provided, Provider, Query, Stats, Wanted};
-use podbay_client::{Sandbox, UnixChannel, Welcome};
+use podbay_client::{Sandbox, UnixChannel, Welcome, description};
 use podbay_jail::InForce;
 use podbay_jail::supervision::SOCKET;
 
-use crate::create;
 use crate::error::{Error, Result};
 use crate::home::Home;
 use crate::options::Options;
 use crate::record::{Record, check_length, check_name};
 use crate::remains;
+use crate::{create, describe};
 
 /// How long one that is found may take to answer: it may only just be made, on a busy machine.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -46,6 +46,10 @@ pub struct Description {
     pub running: Option<u32>,
     /// What it may see and use.
     pub jail: Option<podbay_jail::Jail>,
+    /// How long it may live, in milliseconds.
+    pub ttl_ms: Option<u64>,
+    /// How long it may go unused, in milliseconds.
+    pub idle_ttl_ms: Option<u64>,
 }
 
 impl Local {
@@ -78,8 +82,8 @@ impl Local {
     /// # Errors
     /// When there is none of that id.
     pub async fn describe(&self, id: &str) -> Result<Description> {
-        check_name(id)?;
-        let missing = || Error::SandboxNotFound(id.to_owned());
+        let missing = || Error::SandboxNotFound(id.chars().take(100).collect());
+        check_name(id).map_err(|_| missing())?;
         let record = Record::read(&self.home.sandboxes(), id)?.ok_or_else(missing)?;
         let phase = record.phase();
         let welcome = if phase == Phase::Running { ask(&record).await } else { None };
@@ -89,6 +93,8 @@ impl Local {
             supervisor: record.started.as_ref().map(|started| started.supervisor),
             first: record.started.as_ref().map(|started| started.first),
             running: welcome.map(|welcome| welcome.running),
+            ttl_ms: record.spec.as_ref().and_then(|spec| spec.ttl_ms),
+            idle_ttl_ms: record.spec.as_ref().and_then(|spec| spec.idle_ttl_ms),
             jail: record.spec.map(|spec| spec.jail),
         })
     }
@@ -290,6 +296,10 @@ impl Provider for Local {
 
     fn list<'a>(&'a self, query: &'a Query) -> Pending<'a, Page> {
         Box::pin(async move { Ok(self.swept_page(query).await?) })
+    }
+
+    fn describe<'a>(&'a self, id: &'a str) -> Pending<'a, description::Description> {
+        Box::pin(async move { Ok(describe::describe(Local::describe(self, id).await?)) })
     }
 
     fn delete<'a>(&'a self, id: &'a str) -> Pending<'a, bool> {

@@ -4,6 +4,7 @@
 
 mod cluster;
 mod deploy;
+mod describe;
 mod documents;
 mod home;
 mod hostile;

@@ -22,6 +22,16 @@ async fn every_command_works_with_the_account_that_install_prints() -> Result<()
     ensure!(text(&again.stderr).contains("there is a sandbox \"box\" already"), "{}", text(&again.stderr));
     let listed = site.says(&["list", "--label", "task=42"])?;
     ensure!(listed.contains("box   running") && listed.contains("task=42"), "{listed}");
+    let described: serde_json::Value = serde_json::from_str(&site.says(&["--json", "describe", "box"])?)?;
+    ensure!(described["phase"] == "running" && described["ttl_ms"] == 3_600_000, "{described}");
+    ensure!(described["idle_ttl_ms"] == 86_400_000 && described["running_commands"] == 0, "{described}");
+    ensure!(described["limits"][0]["limit"] == "memory" && described["limits"][0]["by"] == "the node", "{described}");
+    let events = described["events"].as_array().context("no events")?;
+    ensure!(events.iter().any(|event| event["reason"] == "Started" && event["at_ms"].is_u64()), "{described}");
+    let shown = site.says(&["describe", "box"])?;
+    ensure!(shown.contains(&site.namespace) && shown.contains("Started") && shown.contains("task=42"), "{shown}");
+    let nobody = site.output(&["describe", "nobody"]);
+    ensure!(text(&nobody.stderr).contains("there is no sandbox \"nobody\""), "{nobody:?}");
     ensure!(site.says(&["exec", "box", "--", "sh", "-c", "id -u; pwd"])? == "1000\n/workspace\n");
     ensure!(site.says(&["write", "box", "a", "--text", "hello"])? == "/workspace/a (5 B)\n");
     ensure!(site.says(&["edit", "box", "a", "--old", "hello", "--new", "bye"])?.contains("line 1"));

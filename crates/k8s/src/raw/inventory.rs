@@ -154,7 +154,7 @@ impl Raw {
         }
     }
 
-    fn listed(&self, lease: &Lease, pods: &Pods, now: Timestamp) -> Option<Listed> {
+    pub(super) fn listed(&self, lease: &Lease, pods: &Pods, now: Timestamp) -> Option<Listed> {
         let id = lease.metadata.name.clone()?;
         let created_ms = millis(lease::begun(lease)?);
         let phase = self.phase(lease, pods.named_by(lease), now);
@@ -174,7 +174,7 @@ impl Raw {
         })
     }
 
-    fn listed_pod(&self, pod: &Pod) -> Option<Listed> {
+    pub(super) fn listed_pod(&self, pod: &Pod) -> Option<Listed> {
         let annotations = pod.metadata.annotations.clone().unwrap_or_default();
         Some(Listed {
             id: pod.metadata.name.clone()?,

@@ -6,7 +6,7 @@
 mod cleanup;
 mod config;
 mod creation;
-pub(crate) mod egress;
+mod describe;
 mod inventory;
 mod lease;
 pub(crate) mod manifest;
@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::Preconditions;
+use podbay_client::description::Description;
 use podbay_client::provider::{Cleaned, Page, Pending, PoolStatus, Provided, Provider, Query, Stats, Wanted};
 
 pub use config::{Config, DAY};
@@ -201,6 +202,10 @@ impl Provider for Raw {
 
     fn list<'a>(&'a self, query: &'a Query) -> Pending<'a, Page> {
         Box::pin(async { Ok(self.page(query).await?) })
+    }
+
+    fn describe<'a>(&'a self, id: &'a str) -> Pending<'a, Description> {
+        Box::pin(async { Ok(self.tell(id).await?) })
     }
 
     fn delete<'a>(&'a self, id: &'a str) -> Pending<'a, bool> {

@@ -6,7 +6,8 @@ use podbay_client::provider::Provider;
 use podbay_k8s::{Access, Cluster, raw};
 use serde_json::Value as Json;
 
-use super::setting::SETTINGS;
+use super::setting::{Kind, SETTINGS};
+use super::value::Value;
 use super::{Config, ConfigError, bad};
 
 /// How the settings that hold for more than raw mode are called in its own configuration.
@@ -96,10 +97,20 @@ impl Config {
         Ok(podbay_local::Local::at(home).with(options))
     }
 
-    /// The limits that hold in local mode because nothing sets them: the key, and the value as text.
-    #[cfg(target_os = "linux")]
+    /// The limits that hold because nothing sets them: the key, and the value as text.
     pub fn default_limits(&self) -> Vec<(&'static str, String)> {
-        use super::value::Value;
+        match self.mode() {
+            "raw" if !self.is_set("idle_ttl") => {
+                let day = Value::Number(raw::DAY * 1000).shown(Kind::Time);
+                vec![("idle_ttl", day)]
+            }
+            "local" => self.default_local_limits(),
+            _ => Vec::new(),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn default_local_limits(&self) -> Vec<(&'static str, String)> {
         let default = podbay_local::default_limits();
         let memory = default.memory.filter(|_| podbay_local::can_limit_memory());
         let limits = [
@@ -108,7 +119,7 @@ impl Config {
             ("local.processes", default.processes),
             ("local.descriptors", default.descriptors),
         ];
-        let unset = limits.into_iter().filter(|(key, _)| self.mode() == "local" && !self.is_set(key));
+        let unset = limits.into_iter().filter(|(key, _)| !self.is_set(key));
         let shown = |(key, limit): (&'static str, Option<u64>)| {
             let setting = super::setting::find(key)?;
             Some((key, limit.map_or("unlimited".to_owned(), |limit| Value::Number(limit).shown(setting.kind))))
@@ -116,9 +127,9 @@ impl Config {
         unset.filter_map(shown).collect()
     }
 
-    /// The same where there is no local mode.
+    /// There is no local mode here.
     #[cfg(not(target_os = "linux"))]
-    pub fn default_limits(&self) -> Vec<(&'static str, String)> {
+    fn default_local_limits(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 
@@ -128,7 +139,6 @@ impl Config {
     /// When a mount makes no sense.
     #[cfg(target_os = "linux")]
     pub fn local(&self) -> Result<podbay_local::Options, ConfigError> {
-        use super::value::Value;
         use podbay_local::{Isolation, Limits, Network, Options, default_limits, parse_mount};
         let default = default_limits();
         // Set to none is no limit; not set is the default.
@@ -211,6 +221,26 @@ mod tests {
         assert_eq!((raw.node_selector["disk"].as_str(), raw.command.unwrap().len()), ("ssd", 2));
         assert_eq!((raw.tolerations[0].key.as_deref(), raw.egress.len()), (Some("gpu"), 1));
         assert_eq!(raw.pod_template_overrides["spec"]["hostname"], "box");
+    }
+
+    /// `podbay config` didn't show that an unused sandbox on a cluster ends after a day.
+    #[test]
+    fn sandboxes_on_a_cluster_end_after_a_day_without_use_unless_that_is_lifted() {
+        let config = |idle_ttl: Option<&str>| {
+            let mut config = Config::default();
+            config.set("mode", "raw").unwrap();
+            idle_ttl.into_iter().for_each(|text| config.set("idle_ttl", text).unwrap());
+            config
+        };
+        assert_eq!(config(None).default_limits(), [("idle_ttl", "1d".to_owned())]);
+        for (set, seconds, shown) in [("none", None, "none"), ("2h", Some(7200), "2h")] {
+            let config = config(Some(set));
+            assert_eq!((config.raw().unwrap().idle_ttl, config.default_limits()), (seconds, vec![]));
+            let entry = config.entries().find(|entry| entry.key == "idle_ttl").unwrap();
+            assert_eq!(entry.value, shown);
+        }
+        assert_eq!(config(None).raw().unwrap().idle_ttl, Some(raw::DAY));
+        assert!(Config::default().default_limits().iter().all(|(key, _)| *key != "idle_ttl"));
     }
 
     #[test]

@@ -1,0 +1,130 @@
+//! `podbay describe`: everything about one sandbox.
+
+use clap::Args;
+use podbay::description::{Description, Event, Limit};
+
+use crate::failure::Failure;
+use crate::output::{Output, Table, plain};
+use crate::place::Place;
+use crate::settings::Settings;
+use crate::terminal::{self, Style, escape};
+
+const EXAMPLES: &str = "\
+Examples:
+  podbay describe box
+  podbay --json describe box
+  podbay --mode raw describe box      with what the cluster recorded about its pod";
+
+/// Shows all about a sandbox: state, isolation, limits, lifetimes and events
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// The sandbox
+    name: String,
+}
+
+/// Describes a sandbox.
+pub async fn describe(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let place = Place::open(settings).await?;
+    let told = place.describe(&arguments.name).await?;
+    if output.is_json() {
+        return output.json(&json(place.mode(), &told));
+    }
+    output.text(&text(place.mode(), &told, output))
+}
+
+fn json(mode: &str, told: &Description) -> serde_json::Value {
+    let listed = &told.listed;
+    let fact = |(name, value): &(&str, String)| serde_json::json!({ "name": name, "value": value });
+    serde_json::json!({
+        "id": listed.id,
+        "mode": mode,
+        "phase": listed.phase.as_str(),
+        "labels": listed.labels,
+        "created_ms": listed.created_ms,
+        "active_ms": listed.active_ms,
+        "expires_ms": listed.expires_ms,
+        "ttl_ms": told.ttl_ms,
+        "idle_ttl_ms": told.idle_ttl_ms,
+        "running_commands": told.running,
+        "isolation": told.isolation,
+        "facts": told.facts.iter().map(fact).collect::<Vec<_>>(),
+        "limits": told.limits,
+        "events": told.events,
+        "unknown": told.unknown,
+    })
+}
+
+fn text(mode: &str, told: &Description, output: &Output) -> String {
+    let now = terminal::now_ms();
+    let mut parts = vec![summary(mode, told, now, output)];
+    if !told.limits.is_empty() {
+        parts.push(limits(&told.limits).render(output));
+    }
+    if !told.events.is_empty() {
+        parts.push(events(&told.events, now).render(output));
+    }
+    if !told.unknown.is_empty() {
+        let lines = told.unknown.iter().map(|line| format!("  {}\n", escape(line)));
+        parts.push(format!("Not known:\n{}", lines.collect::<String>()));
+    }
+    parts.join("\n")
+}
+
+fn summary(mode: &str, told: &Description, now: u64, output: &Output) -> String {
+    let listed = &told.listed;
+    let most = |ms: Option<u64>| ms.map_or("unlimited".to_owned(), terminal::span);
+    let ago = |ms: u64| format!("{} ago", terminal::span(now.saturating_sub(ms)));
+    let labels: Vec<String> = listed.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let ends = |end: u64| format!("in {} at the latest", terminal::span(end.saturating_sub(now)));
+    let mut rows = vec![
+        ("name", listed.id.clone()),
+        ("mode", mode.to_owned()),
+        ("phase", listed.phase.as_str().to_owned()),
+        ("isolation", told.isolation.clone()),
+        ("labels", if labels.is_empty() { "-".to_owned() } else { labels.join(",") }),
+        ("created", ago(listed.created_ms)),
+        ("last used", listed.active_ms.map_or("-".to_owned(), ago)),
+        ("ttl", most(told.ttl_ms)),
+        ("idle ttl", most(told.idle_ttl_ms)),
+        ("ends", listed.expires_ms.map_or("when it is deleted".to_owned(), ends)),
+        ("running commands", told.running.map_or("-".to_owned(), |running| running.to_string())),
+    ];
+    rows.extend(told.facts.iter().cloned());
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let row = |(name, value): &(&str, String)| {
+        format!("{}  {}\n", output.paint(Style::Bold, &format!("{name:width$}")), escape(value))
+    };
+    rows.iter().map(row).collect()
+}
+
+fn limits(limits: &[Limit]) -> Table {
+    let mut table = Table::new(&["LIMIT", ">MOST", "ENFORCED BY", "NOTE"]);
+    for limit in limits {
+        let most = limit.most.as_deref().map(|most| match (limit.limit.as_str(), most.parse()) {
+            ("memory" | "disk", Ok(count)) => terminal::bytes(count),
+            _ => most.to_owned(),
+        });
+        table.row([
+            plain(&limit.limit),
+            most.map_or((Style::Warning, "unlimited".to_owned()), plain),
+            plain(limit.by.as_deref().unwrap_or("-")),
+            plain(limit.note.as_deref().unwrap_or_default()),
+        ]);
+    }
+    table
+}
+
+fn events(events: &[Event], now: u64) -> Table {
+    let mut table = Table::new(&[">AGO", ">TIMES", "EVENT", "WHAT HAPPENED"]);
+    for event in events {
+        let style = if event.kind == "Normal" { Style::Plain } else { Style::Warning };
+        table.row([
+            plain(event.at_ms.map_or("-".to_owned(), |at| terminal::span(now.saturating_sub(at)))),
+            plain(event.count.to_string()),
+            (style, event.reason.clone()),
+            plain(&event.message),
+        ]);
+    }
+    table
+}

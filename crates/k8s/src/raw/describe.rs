@@ -1,0 +1,169 @@
+//! Describes a sandbox: its Lease, its pod, and what the cluster recorded about the pod.
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Container, Event as Recorded, Pod};
+use kube::Api;
+use kube::api::ListParams;
+use podbay_client::description::{Description, Event, Limit};
+use podbay_client::provider::Phase;
+
+use super::Raw;
+use super::inventory::{Pods, millis};
+use super::lease::{self, Holder};
+use super::manifest::CONTAINER;
+use super::place::Place;
+use crate::bootstrap::Limits;
+use crate::error::{Error, Result};
+use crate::names::{self, NETWORK};
+use crate::pod::health::ending;
+use crate::retry::patiently;
+
+/// How long the cluster may take to list the events: the rest is worth showing without them.
+const EVENTS: Duration = Duration::from_secs(5);
+
+/// How long podbayd may take to answer.
+const ANSWER: Duration = Duration::from_secs(10);
+
+impl Raw {
+    /// Describes a sandbox, or a pod that waits in a pool to become one.
+    pub(super) async fn tell(&self, id: &str) -> Result<Description> {
+        let name = names::of_id(id, self.home.cluster.namespace())?;
+        match self.place(name).leases.find(name).await {
+            Ok(lease) => self.tell_of(&self.place(name), &lease).await,
+            Err(error @ Error::SandboxNotFound(_)) => match self.sandbox_of_pod(name).await? {
+                Some(name) => self.tell_of(&self.place(&name), &self.place(&name).leases.find(&name).await?).await,
+                None => self.tell_of_waiting(name).await?.ok_or(error),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn tell_of(&self, place: &Place, lease: &Lease) -> Result<Description> {
+        let pod = own_pod(place, lease).await?;
+        let pods = Pods::of(pod.iter().cloned().collect());
+        let listed = self.listed(lease, &pods, self.home.cluster.now().await);
+        let name = lease.metadata.name.clone().unwrap_or_default();
+        let listed = listed.ok_or(Error::SandboxNotFound(name))?;
+        let mut told = Description::new(listed, "a pod that is gone");
+        let Limits { ttl, idle_ttl } = lease::limits(lease);
+        told.ttl_ms = ttl.map(|seconds| seconds.saturating_mul(1000));
+        told.idle_ttl_ms = idle_ttl.map(|seconds| seconds.saturating_mul(1000));
+        if let Some(pod) = &pod {
+            tell_pod(&mut told, place, pod).await;
+        }
+        if let Some(pod) = pod.filter(|_| told.listed.phase == Phase::Running) {
+            // Its own handle, which doesn't renew the Lease: to look at a sandbox isn't to use it.
+            let sandbox = self.sandbox(place, lease, &pod);
+            match tokio::time::timeout(ANSWER, sandbox.hello()).await {
+                Ok(Ok(welcome)) => told.running = Some(welcome.running),
+                Ok(Err(error)) => told.unknown.push(format!("its podbayd can't be reached: {error}")),
+                Err(_) => told.unknown.push(format!("its podbayd didn't answer within {} s", ANSWER.as_secs())),
+            }
+        }
+        Ok(told)
+    }
+
+    async fn tell_of_waiting(&self, pod: &str) -> Result<Option<Description>> {
+        if self.config.namespace_per_sandbox {
+            return Ok(None);
+        }
+        let found = patiently(|| self.home.pods.get_opt(pod)).await.map_err(Error::api("get the pod"))?;
+        let waits = |pod: &Pod| {
+            let label = |key: &str| pod.metadata.labels.as_ref()?.get(key).map(String::as_str);
+            label(names::MANAGED_BY) == Some(names::PODBAY) && label(names::POOL).is_some()
+        };
+        let Some(pod) = found.filter(waits) else { return Ok(None) };
+        let Some(listed) = self.listed_pod(&pod) else { return Ok(None) };
+        let mut told = Description::new(listed, "");
+        tell_pod(&mut told, &self.home, &pod).await;
+        Ok(Some(told))
+    }
+}
+
+/// The pod that a Lease names, if it is the Lease's own: whatever a Lease says, an id leads to nothing that Podbay didn't
+/// make for it.
+async fn own_pod(place: &Place, lease: &Lease) -> Result<Option<Pod>> {
+    let Some(holder) = Holder::of(lease) else { return Ok(None) };
+    let pod = patiently(|| place.pods.get_opt(&holder.pod)).await.map_err(Error::api("get the sandbox's pod"))?;
+    Ok(pod.filter(|pod| {
+        let mut owners = pod.metadata.owner_references.iter().flatten();
+        let same = holder.uid.is_none() || holder.uid == pod.metadata.uid;
+        same && owners.any(|owner| Some(&owner.uid) == lease.metadata.uid.as_ref())
+    }))
+}
+
+async fn tell_pod(told: &mut Description, place: &Place, pod: &Pod) {
+    let class = pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.as_deref());
+    told.isolation = class.map_or_else(
+        || "a pod, by the node's default runtime".to_owned(),
+        |class| format!("a pod, by the runtime class {class}"),
+    );
+    told.facts.push(("namespace", place.cluster.namespace.clone()));
+    told.facts.extend(facts(pod));
+    told.limits = limits(pod);
+    match tokio::time::timeout(EVENTS, recorded(place, pod)).await {
+        Ok(Ok(events)) => told.events = events,
+        Ok(Err(error)) => told.unknown.push(format!("its events can't be read: {error}")),
+        Err(_) => told.unknown.push(format!("its events weren't listed within {} s", EVENTS.as_secs())),
+    }
+}
+
+/// What the cluster recorded about a pod, oldest first.
+async fn recorded(place: &Place, pod: &Pod) -> Result<Vec<Event>> {
+    let api: Api<Recorded> = Api::namespaced(place.cluster.client.clone(), &place.cluster.namespace);
+    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    let about = ListParams::default().fields(&format!("involvedObject.uid={uid}")).limit(100);
+    let list = api.list(&about).await.map_err(Error::api("list events"))?;
+    let mut events: Vec<Event> = list.items.into_iter().map(event).collect();
+    events.sort_by_key(|event| event.at_ms);
+    Ok(events)
+}
+
+fn event(recorded: Recorded) -> Event {
+    // Older components write the first, newer ones the second.
+    let last = recorded.last_timestamp.map(|time| time.0).or(recorded.event_time.map(|time| time.0));
+    let last = last.or(recorded.metadata.creation_timestamp.map(|time| time.0));
+    Event {
+        at_ms: last.map(millis),
+        kind: recorded.type_.unwrap_or_default(),
+        reason: recorded.reason.unwrap_or_default(),
+        message: recorded.message.unwrap_or_default().trim().to_owned(),
+        count: recorded.count.and_then(|count| u32::try_from(count).ok()).unwrap_or(1),
+    }
+}
+
+fn container(pod: &Pod) -> Option<&Container> {
+    pod.spec.as_ref()?.containers.iter().find(|container| container.name == CONTAINER)
+}
+
+fn facts(pod: &Pod) -> Vec<(&'static str, String)> {
+    let (spec, status, container) = (pod.spec.as_ref(), pod.status.as_ref(), container(pod));
+    let state = status.and_then(|status| status.container_statuses.iter().flatten().find(|one| one.name == CONTAINER));
+    let own_user = container.and_then(|container| container.security_context.as_ref()?.run_as_user);
+    let user = own_user.or_else(|| spec?.security_context.as_ref()?.run_as_user);
+    let fenced = pod.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(NETWORK));
+    let network = if fenced { "what its NetworkPolicy allows" } else { "what the cluster allows" };
+    let facts = [
+        ("pod", pod.metadata.name.clone()),
+        ("ended", ending(pod, CONTAINER)),
+        ("node", spec.and_then(|spec| spec.node_name.clone())),
+        ("address", status.and_then(|status| status.pod_ip.clone())),
+        ("image", container.and_then(|container| container.image.clone())),
+        ("user", user.map(|user| user.to_string())),
+        ("network", Some(network.to_owned())),
+        ("restarts", state.map(|state| state.restart_count.to_string())),
+    ];
+    facts.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
+fn limits(pod: &Pod) -> Vec<Limit> {
+    let set = container(pod).and_then(|container| container.resources.as_ref()?.limits.as_ref());
+    let limit = |(name, resource): (&str, &str)| {
+        let most = set.and_then(|limits| limits.get(resource)).map(|quantity| quantity.0.clone());
+        let by = most.as_ref().map(|_| "the node".to_owned());
+        Limit { limit: name.to_owned(), most, by, note: None }
+    };
+    [("memory", "memory"), ("cpu", "cpu"), ("disk", "ephemeral-storage")].map(limit).into()
+}
