@@ -2,7 +2,7 @@
 
 use podbay_proto::exec::{Info, List, Run, RunOutput, Start};
 use podbay_proto::files::{Edit, GlobOutput, Grep, GrepOutput, LsOutput, Read, ReadOutput, TreeOutput, Write};
-use podbay_proto::message::{HeadReader, decode_head, encode_head};
+use podbay_proto::message::{HeadReader, MAX_REQUEST, decode_head, encode_head};
 use podbay_proto::record::{Record, RecordReader, encode_end, encode_lost, output_header};
 use podbay_proto::{Error, RawPath};
 
@@ -67,9 +67,9 @@ pub const PATHS: &[&str] = &["{\"hex\":\"", "2f", "ff", "\"}", "\"", "/", "\\u00
 /// # Panics
 /// When the pieces give something else than the whole.
 pub fn head(data: &[u8]) {
-    let whole = HeadReader::default().push(data);
+    let whole = HeadReader::at_most(MAX_REQUEST).push(data);
     let (one, other) = data.split_at(data.len() / 2);
-    let mut reader = HeadReader::default();
+    let mut reader = HeadReader::at_most(MAX_REQUEST);
     let pieces = match reader.push(one) {
         Ok(None) => reader.push(other),
         Ok(Some((head, payload))) => Ok(Some((head, [&payload[..], other].concat().into()))),

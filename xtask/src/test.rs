@@ -92,13 +92,17 @@ fn with_cluster(options: &Options, results: &mut Results) -> bool {
         results.leave_out("tests on a cluster: --no-cluster".to_owned());
         return false;
     }
-    let name = rig::default_name();
-    let tested = rig::Cluster::up(&name, &BTreeSet::new()).and_then(|cluster| python::test(Some(&cluster)));
-    rig::Cluster::down(&name).context("the test cluster can't be taken down")?;
-    tested
+    need(results, "tests on a cluster", rig::available().map_err(|reason| anyhow::anyhow!("{reason}")))
 }
 
-fn tests(options: &Options, left_out: &mut Vec<String>) -> Result<()> {
+fn take_down(results: &mut Results) {
+    if let Err(error) = rig::Cluster::down(&rig::default_name()) {
+        results.fail(format!("the test cluster can't be taken down: {error:#}"));
+    }
+}
+
+fn tests(options: &Options) -> Results {
+    let mut results = Results::begin("tests");
     let mut test = cargo();
     // Some tests do more of the same when there is time for it.
     test.env("PODBAY_LONG", "1");
@@ -131,16 +135,12 @@ fn python(options: &Options) -> Results {
     match with_cluster(options, &mut results) {
         false => python::test(None, &mut results),
         true => {
-            match rig::Cluster::up(&cluster_name(), &BTreeSet::new()).context("the test cluster doesn't start") {
+            match rig::Cluster::up(&rig::default_name(), &BTreeSet::new()).context("the test cluster doesn't start") {
                 Ok(cluster) => python::test(Some(&cluster), &mut results),
                 Err(error) => results.fail(format!("{error:#}")),
             }
             take_down(&mut results);
         }
     }
-    let tested = tools::run(&mut test);
-    if cluster {
-        rig::Cluster::down(&rig::default_name()).context("the test cluster can't be taken down")?;
-    }
-    tested
+    results.end()
 }

@@ -6,6 +6,7 @@
 
 mod channel;
 mod connection;
+mod deadline;
 pub mod description;
 mod error;
 mod exec;

@@ -125,6 +125,8 @@ pub fn main(socket: OwnedFd, walls: &Walls, bars: Option<Bars>) -> i32 {
     // After a restart it runs podbayd's own program anew, which makes it readable where that isn't a sealed copy.
     sys::hide_memory();
     sys::heed_signals();
+    // podbayd may have been started by a bootstrap that keeps its own files private; commands get the usual mask.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     // Nobody looks at the core dumps of a sandbox's commands, and they would fill its disk.
     let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
     let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);

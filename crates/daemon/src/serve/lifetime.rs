@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 
 use super::Daemon;
 use crate::complaint::complain;
+use crate::state_file;
 
 /// Where the limits are kept for the podbayd after this one: a container may be started again in the middle of its life.
 const FILE: &str = "lifetime.json";

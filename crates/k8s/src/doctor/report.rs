@@ -44,7 +44,7 @@ pub enum State {
 }
 
 /// All that is looked at.
-pub const CHECKS: [&str; 13] = [
+pub const CHECKS: [&str; 14] = [
     "cluster",
     "account",
     "namespace",

@@ -46,6 +46,26 @@ const LISTEN: &str = r#"
 podbayd=/run/podbay/podbayd; [ -x "$podbayd" ] || podbayd=podbayd
 mkdir -p .doctor && exec "$podbayd" serve --state .doctor --listen "$0""#;
 
+/// How commands are walled off from podbayd on the node that the sandbox runs on.
+async fn walls(sandbox: &Sandbox) -> Finding {
+    let finding = |state, detail: String| Finding::new("walls", "commands and podbayd", state, detail);
+    match sandbox.protection().await {
+        Err(error) => finding(State::Warning, format!("podbayd doesn't say how they are kept apart: {error}"))
+            .fix("use an image whose podbayd is as new as this program, or one without podbayd"),
+        Ok(protection) => {
+            let open: Vec<String> = protection.open().map(|wall| format!("{} ({})", wall.what, wall.detail)).collect();
+            match open.is_empty() {
+                true => finding(
+                    State::Ok,
+                    format!("commands can't reach podbayd (Landlock ABI {})", protection.landlock_abi),
+                ),
+                false => finding(State::Warning, format!("open to commands: {}", open.join("; ")))
+                    .fix("SECURITY.md says what each means and which kernel or setting closes it"),
+            }
+        }
+    }
+}
+
 pub(super) struct Started {
     pub(super) sandbox: Sandbox,
     pub(super) address: String,
@@ -98,11 +118,12 @@ impl Doctor {
             }
             Ok((open, more)) => {
                 let detail = format!("runs commands after {:.1} s, image pull included", begun.elapsed().as_secs_f64());
+                let walls = walls(&open.sandbox).await;
                 let network = match &more {
                     Some((other, closed)) => self.network(&open, other, closed).await,
                     None => open_network(),
                 };
-                let mut findings = vec![Finding::new("start", what, State::Ok, detail), network];
+                let mut findings = vec![Finding::new("start", what, State::Ok, detail), walls, network];
                 findings.push(self.ranges(&open).await);
                 findings.push(self.user_namespace(&open).await);
                 findings

@@ -99,7 +99,8 @@ fn spec(config: &Config, ttl: Option<u64>) -> Result<Value> {
         path => json!({"type": "Localhost", "localhostProfile": path}),
     };
     let command = config.command.clone().filter(|command| !only_waits(command));
-    let command = command.unwrap_or_else(|| vec!["sh".into(), "-c".into(), WAIT.into()]);
+    let flags = if config.command_filter { "" } else { " --no-command-filter" };
+    let command = command.unwrap_or_else(|| vec!["sh".into(), "-c".into(), WAIT.replace("$PODBAY_FLAGS", flags)]);
     let mut env: Vec<Value> = config.env.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
     for (name, source) in &config.env_from {
         env.push(json!({"name": name, "valueFrom": plain(source)?}));

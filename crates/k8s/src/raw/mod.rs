@@ -7,6 +7,7 @@ mod cleanup;
 mod config;
 mod creation;
 mod describe;
+pub(crate) mod egress;
 mod inventory;
 mod lease;
 pub(crate) mod manifest;

@@ -55,6 +55,9 @@ async fn podbayd_is_sent_once_and_serves_several_clients() -> Result<()> {
         ensure!(welcomes.iter().all(|welcome| welcome.instance == welcomes[0].instance), "more than one podbayd");
         let output = clients[3].run("echo $((6*7)); cd; pwd").await?;
         ensure!(output.text().starts_with("42\n"), "{:?}", output.text());
+        // The bootstrap's own mask of 077 once reached commands: their files were nobody else's to read.
+        let mask = clients[3].run("umask").await?;
+        ensure!(mask.text().trim() == "0022", "{:?}", mask.text());
         // Whatever the losers of the race left behind would be here.
         let state = String::from_utf8_lossy(welcomes[0].state.as_bytes()).into_owned();
         let left = clients[0].run(format!("ls -A {state} | grep -E '^[.]'").as_str()).await?;

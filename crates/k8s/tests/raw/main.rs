@@ -19,3 +19,5 @@ mod robustness;
 mod setup;
 mod stuck;
 mod user_namespace;
+mod walls;
+mod workloads;
