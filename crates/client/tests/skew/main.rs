@@ -140,7 +140,7 @@ async fn ask(sender: &mut SendRequest<MessageBody>, asked: &Exchange, place: &st
     let body = MessageBody::new(head, Payload::Bytes(Bytes::from(asked.payload.clone())));
     let response = sender.send_request(request.body(body).unwrap()).await.unwrap();
     let status = response.status().as_u16();
-    let mut body = Incoming::read(response.into_body()).await.unwrap();
+    let mut body = Incoming::read(response.into_body(), podbay_proto::message::MAX_ANSWER).await.unwrap();
     let reply = body.collect(1 << 20).await.unwrap();
     let answer = String::from_utf8(body.head.to_vec()).unwrap().replace(place, PLACE);
     let reply = match asked.op.as_str() {

@@ -5,7 +5,7 @@
 //! - `output` holds what was printed, byte for byte. The first 16 MiB stay. What follows is a ring of 48 MiB behind them, so
 //!   an output of up to 64 MiB is the file itself.
 //! - `record` begins with the command's [record](super::record). Behind it stand three numbers, once they matter: how long the
-//!   first part is, how long the ring, and how much was printed; then the [index](Index), which tells the streams apart.
+//!   first part is, how long the ring, and how much was printed; then the index (`Index`), which tells the streams apart.
 
 mod index;
 

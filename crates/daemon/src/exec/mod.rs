@@ -1,4 +1,4 @@
-//! Commands, as podbayd sees them: each a directory and, while anything of it lives, a shim that is [watched](watch).
+//! Commands, as podbayd sees them: each a directory and, while anything of it lives, a shim that is watched (`watch`).
 
 mod budget;
 pub mod control;
