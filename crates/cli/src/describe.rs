@@ -1,6 +1,7 @@
 //! `podbay describe`: everything about one sandbox.
 
 use clap::Args;
+use podbay::Protection;
 use podbay::description::{Description, Event, Limit};
 
 use crate::failure::Failure;
@@ -15,7 +16,7 @@ Examples:
   podbay --json describe box
   podbay --mode raw describe box      with what the cluster recorded about its pod";
 
-/// Shows all about a sandbox: state, isolation, limits, lifetimes and events
+/// Shows all about a sandbox: state, isolation, what is open, limits, lifetimes and events
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -49,6 +50,7 @@ fn json(mode: &str, told: &Description) -> serde_json::Value {
         "running_commands": told.running,
         "isolation": told.isolation,
         "facts": told.facts.iter().map(fact).collect::<Vec<_>>(),
+        "protection": told.protection,
         "limits": told.limits,
         "events": told.events,
         "unknown": told.unknown,
@@ -58,6 +60,9 @@ fn json(mode: &str, told: &Description) -> serde_json::Value {
 fn text(mode: &str, told: &Description, output: &Output) -> String {
     let now = terminal::now_ms();
     let mut parts = vec![summary(mode, told, now, output)];
+    if let Some(protection) = &told.protection {
+        parts.push(walls(protection).render(output));
+    }
     if !told.limits.is_empty() {
         parts.push(limits(&told.limits).render(output));
     }
@@ -90,12 +95,26 @@ fn summary(mode: &str, told: &Description, now: u64, output: &Output) -> String 
         ("ends", listed.expires_ms.map_or("when it is deleted".to_owned(), ends)),
         ("running commands", told.running.map_or("-".to_owned(), |running| running.to_string())),
     ];
+    let abi = told.protection.as_ref().map(|protection| match protection.landlock_abi {
+        0 => "none".to_owned(),
+        abi => format!("ABI {abi}"),
+    });
+    rows.extend(abi.map(|abi| ("landlock", abi)));
     rows.extend(told.facts.iter().cloned());
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let row = |(name, value): &(&str, String)| {
         format!("{}  {}\n", output.paint(Style::Bold, &format!("{name:width$}")), escape(value))
     };
     rows.iter().map(row).collect()
+}
+
+fn walls(protection: &Protection) -> Table {
+    let mut table = Table::new(&["CLOSED TO COMMANDS", "", "HOW, OR WHY NOT"]);
+    for wall in &protection.walls {
+        let mark = if wall.stands { (Style::Good, "yes") } else { (Style::Bad, "open") };
+        table.row([plain(wall.what.to_string()), (mark.0, mark.1.to_owned()), plain(&wall.detail)]);
+    }
+    table
 }
 
 fn limits(limits: &[Limit]) -> Table {

@@ -1,5 +1,6 @@
 //! Everything there is to know about one sandbox, for people who want to see what they have.
 
+use podbay_proto::session::Protection;
 use serde::Serialize;
 
 use crate::provider::Listed;
@@ -20,6 +21,8 @@ pub struct Description {
     pub running: Option<u32>,
     /// What it may use.
     pub limits: Vec<Limit>,
+    /// What keeps its commands away from podbayd, and what this kernel leaves open, if it answers.
+    pub protection: Option<Protection>,
     /// What else the provider knows: names and values.
     pub facts: Vec<(&'static str, String)>,
     /// What happened to it, oldest first.
@@ -66,6 +69,7 @@ impl Description {
             idle_ttl_ms: None,
             running: None,
             limits: Vec::new(),
+            protection: None,
             facts: Vec::new(),
             events: Vec::new(),
             unknown: Vec::new(),

@@ -23,6 +23,11 @@ pub(crate) fn describe(local: Description) -> description::Description {
     described.facts.extend(process("supervisor", local.supervisor));
     described.facts.extend(process("first process", local.first));
     (described.ttl_ms, described.idle_ttl_ms, described.running) = (local.ttl_ms, local.idle_ttl_ms, local.running);
+    match local.protection {
+        Some(Ok(protection)) => described.protection = Some(protection),
+        Some(Err(error)) => described.unknown.push(format!("it doesn't say what is open to its commands: {error}")),
+        None => {}
+    }
     if silent {
         described.unknown.push("its podbayd doesn't answer, so its commands and last use aren't known".to_owned());
     }

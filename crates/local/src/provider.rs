@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use podbay_client::provider::{Cleaned, Listed, Page, Pending, Phase, Provided, Provider, Query, Stats, Wanted};
-use podbay_client::{Sandbox, UnixChannel, Welcome, description};
+use podbay_client::{Protection, Sandbox, UnixChannel, Welcome, description};
 use podbay_jail::InForce;
 use podbay_jail::supervision::SOCKET;
 
@@ -46,6 +46,8 @@ pub struct Description {
     pub running: Option<u32>,
     /// What it may see and use.
     pub jail: Option<podbay_jail::Jail>,
+    /// What keeps its commands away from podbayd, or why it doesn't say; nothing unless it is running.
+    pub protection: Option<Result<Protection, String>>,
     /// How long it may live, in milliseconds.
     pub ttl_ms: Option<u64>,
     /// How long it may go unused, in milliseconds.
@@ -87,7 +89,12 @@ impl Local {
         let record = Record::read(&self.home.sandboxes(), id)?.ok_or_else(missing)?;
         let phase = record.phase();
         let welcome = if phase == Phase::Running { ask(&record).await } else { None };
+        let protection = match welcome {
+            Some(_) => Some(ask_protection(&record).await),
+            None => None,
+        };
         Ok(Description {
+            protection,
             listed: listed(&record, phase, welcome.as_ref()),
             limits: record.started.as_ref().map(|started| started.limits.clone()).unwrap_or_default(),
             supervisor: record.started.as_ref().map(|started| started.supervisor),
@@ -328,6 +335,14 @@ fn has_labels(record: &Record, query: &Query) -> bool {
 async fn ask(record: &Record) -> Option<Welcome> {
     let sandbox = sandbox(&record.root());
     tokio::time::timeout(LISTED, sandbox.hello()).await.ok()?.ok()
+}
+
+async fn ask_protection(record: &Record) -> Result<Protection, String> {
+    let sandbox = sandbox(&record.root());
+    match tokio::time::timeout(LISTED, sandbox.protection()).await {
+        Ok(answer) => answer.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("no answer within {} s", LISTED.as_secs())),
+    }
 }
 
 async fn ask_all(records: Vec<(Record, Phase)>) -> Vec<Listed> {

@@ -31,8 +31,14 @@ fn both_isolations_say_what_holds() {
         assert_eq!(limit("processes")["most"], "77", "{json}");
         assert!(limit("processes")["by"].is_string() && limit("cpu")["most"].is_null(), "{json}");
 
+        let walls = json["protection"]["walls"].as_array().unwrap();
+        assert!(walls.len() > 3 && json["protection"]["landlock_abi"].is_u64(), "{json}");
+        let stands = |what: &str| walls.iter().any(|wall| wall["what"] == what && wall["stands"] == true);
+        assert!(stands("system_calls") && stands("program"), "{json}");
+
         let shown = text(&home.output(&["describe", isolation]).stdout);
         let row = |name: &str| shown.lines().find(|line| line.split("  ").next() == Some(name)).unwrap_or_default();
+        assert!(row("system calls").contains("yes") && row("podbayd's socket").contains("  "), "{shown}");
         assert!(row("isolation").ends_with(isolation) && row("ttl").ends_with("2h"), "{shown}");
         assert!(row("idle ttl").ends_with("30m") && row("network").ends_with("none"), "{shown}");
         assert!(row("cpu").contains("unlimited") && row("processes").contains("77"), "{shown}");

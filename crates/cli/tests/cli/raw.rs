@@ -26,6 +26,8 @@ async fn every_command_works_with_the_account_that_install_prints() -> Result<()
     ensure!(described["phase"] == "running" && described["ttl_ms"] == 3_600_000, "{described}");
     ensure!(described["idle_ttl_ms"] == 86_400_000 && described["running_commands"] == 0, "{described}");
     ensure!(described["limits"][0]["limit"] == "memory" && described["limits"][0]["by"] == "the node", "{described}");
+    let walls = described["protection"]["walls"].as_array().context("no walls")?;
+    ensure!(walls.iter().any(|wall| wall["what"] == "system_calls" && wall["stands"] == true), "{described}");
     let events = described["events"].as_array().context("no events")?;
     ensure!(events.iter().any(|event| event["reason"] == "Started" && event["at_ms"].is_u64()), "{described}");
     let shown = site.says(&["describe", "box"])?;

@@ -27,8 +27,8 @@ where
     B: Body<Data = Bytes> + Unpin + Send + 'static,
     B::Error: std::fmt::Display,
 {
-    // Whoever only asks who is there, to list sandboxes or to look for idle ones, doesn't use it.
-    let asks = request.uri().path().ends_with("/hello");
+    // Whoever only looks, to list sandboxes, describe one or look for idle ones, doesn't use it.
+    let asks = ["/hello", "/protections"].iter().any(|name| request.uri().path().ends_with(name));
     let _activity = (!asks).then(|| daemon.activity.begin());
     Ok(Reply::from(answer(&daemon, request, trusted).await).into_response())
 }

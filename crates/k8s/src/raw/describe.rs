@@ -57,7 +57,15 @@ impl Raw {
             // Its own handle, which doesn't renew the Lease: to look at a sandbox isn't to use it.
             let sandbox = self.sandbox(place, lease, &pod);
             match tokio::time::timeout(ANSWER, sandbox.hello()).await {
-                Ok(Ok(welcome)) => told.running = Some(welcome.running),
+                Ok(Ok(welcome)) => {
+                    told.running = Some(welcome.running);
+                    let open = "it doesn't say what is open to its commands";
+                    match tokio::time::timeout(ANSWER, sandbox.protection()).await {
+                        Ok(Ok(protection)) => told.protection = Some(protection),
+                        Ok(Err(error)) => told.unknown.push(format!("{open}: {error}")),
+                        Err(_) => told.unknown.push(format!("{open}: no answer within {} s", ANSWER.as_secs())),
+                    }
+                }
                 Ok(Err(error)) => told.unknown.push(format!("its podbayd can't be reached: {error}")),
                 Err(_) => told.unknown.push(format!("its podbayd didn't answer within {} s", ANSWER.as_secs())),
             }
