@@ -35,7 +35,7 @@ pub(crate) fn describe(local: Description) -> description::Description {
 }
 
 fn facts(jail: &Jail) -> Vec<(&'static str, String)> {
-    let workspace = jail.workspace.as_ref().map_or("memory".to_owned(), |path| path.display().to_string());
+    let workspace = jail.workspace.as_ref().map_or("temporary".to_owned(), |path| path.display().to_string());
     let network = match jail.network {
         Network::None => "none",
         Network::Host => "host",
