@@ -292,16 +292,18 @@ pub fn move_to_three(fd: OwnedFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(3) })
 }
 
-/// The process at the other end of a unix socket when it connected; nothing for one of another pid namespace.
+/// The process and the user at the other end of a unix socket when it connected; nothing for a process of another pid
+/// namespace.
 ///
 /// # Errors
 /// When the kernel doesn't tell.
-pub fn peer_pid(socket: impl AsFd) -> io::Result<Option<rustix::process::Pid>> {
+pub fn peer(socket: impl AsFd) -> io::Result<Option<(rustix::process::Pid, rustix::process::Uid)>> {
     // Read by hand: rustix takes the process to have a number, which one of another namespace hasn't.
     let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
     // SAFETY: the option writes a `ucred`, and any bytes are a valid one.
     unsafe { socket_option(socket, libc::SO_PEERCRED, &mut credentials) }?;
-    Ok(rustix::process::Pid::from_raw(credentials.pid))
+    let user = rustix::process::Uid::from_raw(credentials.uid);
+    Ok(rustix::process::Pid::from_raw(credentials.pid).map(|pid| (pid, user)))
 }
 
 /// A descriptor of that process; nothing on kernels before Linux 6.5.

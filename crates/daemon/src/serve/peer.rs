@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Uid, geteuid, getpid, pidfd_open};
 
 use crate::sys;
 
@@ -49,9 +49,9 @@ impl Peers {
     /// When the process has gone: nobody can tell any more who it was.
     pub fn is_command(&self, socket: impl AsFd) -> io::Result<bool> {
         // One of another namespace, and with that outside of the sandbox, has no number in this one.
-        let Some(pid) = sys::peer_pid(&socket)? else { return Ok(false) };
+        let Some((pid, user)) = sys::peer(&socket)? else { return Ok(false) };
         let process = Handle::of(&socket, pid)?;
-        let is_command = self.descends(pid);
+        let is_command = self.descends(pid, user);
         // What was read is true of the peer only if its number was its own all the time.
         if process.has_ended()? {
             return Err(io::Error::new(io::ErrorKind::NotConnected, "the process that has connected is gone"));
@@ -59,10 +59,11 @@ impl Peers {
         Ok(is_command)
     }
 
-    fn descends(&self, peer: Pid) -> bool {
+    fn descends(&self, peer: Pid, user: Uid) -> bool {
         let Some(mut process) = Process::read(peer) else {
-            // Another user's, whom /proc hides from us (hidepid): commands are never that.
-            return false;
+            // /proc hides it from us (hidepid). Another user's is no command; one of our user's that can't be inspected
+            // may well be.
+            return user == geteuid();
         };
         if let (Some(own), Some(theirs)) = (self.filters, process.filters)
             && theirs > own
