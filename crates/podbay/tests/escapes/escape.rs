@@ -360,7 +360,6 @@ reaches("delete_module", "delete_module", WILD, 0)
 # READ_IMPLIES_EXEC and MMAP_PAGE_ZERO undo protections of the memory.
 for persona in [0x00400000, 0x00100000]:
     reaches("personality %x" % persona, "personality", persona)
-reaches("process_vm_readv", "process_vm_readv", 1, WILD, 1, WILD, 1, 0)
 "#;
 
 const IO_URING: &str = r#"
