@@ -45,6 +45,8 @@ pub fn has_input() -> bool {
 /// When the sandbox is lost, or nobody reads the output any more. The command may still be running then.
 pub async fn follow(exec: &mut GuardedExec, passing: Passing, output: &Output) -> Result<Outcome, Failure> {
     let (control, signalled) = (exec.control(), exec.control());
+    // Before anything is shown: whoever sees the first line may answer it with Ctrl-C.
+    let ears = signals::Ears::open()?;
     let events = events(exec, output.is_json());
     let input = async {
         match passing.input {
@@ -55,7 +57,7 @@ pub async fn follow(exec: &mut GuardedExec, passing: Passing, output: &Output) -
     tokio::select! {
         biased;
         ended = events => ended.map(Outcome::Ended),
-        signal = signals::pass(signalled, passing.signals) => signal.map(Outcome::Interrupted),
+        signal = signals::pass(ears, signalled, passing.signals) => signal.map(Outcome::Interrupted),
         failure = input => Err(failure),
     }
 }

@@ -24,7 +24,8 @@ impl Ear {
     }
 }
 
-struct Ears {
+/// The signals that a session hears.
+pub struct Ears {
     interrupt: Ear,
     terminate: Ear,
     hangup: Ear,
@@ -34,7 +35,15 @@ struct Ears {
 }
 
 impl Ears {
-    fn open() -> std::io::Result<Self> {
+    /// Listens from now on.
+    ///
+    /// # Errors
+    /// When signals can't be received.
+    pub fn open() -> Result<Self, Failure> {
+        Self::listen().map_err(|error| Failure::new(format!("signals can't be received: {error}")))
+    }
+
+    fn listen() -> std::io::Result<Self> {
         let ignored = ignored();
         // A shell starts background jobs with the interrupt ignored, and nohup everything with the hang-up ignored: whoever
         // wanted that gets it.
@@ -70,17 +79,13 @@ impl Ears {
 /// # Errors
 /// When signals can't be received.
 pub async fn end() -> Result<u8, Failure> {
-    let mut ears = open()?;
+    let mut ears = Ears::open()?;
     loop {
         let (kind, ends) = ears.hear().await;
         if ends {
             return Ok(number(kind));
         }
     }
-}
-
-fn open() -> Result<Ears, Failure> {
-    Ears::open().map_err(|error| Failure::new(format!("signals can't be received: {error}")))
 }
 
 /// The signals that this process ignores, one bit each. Where there is no `/proc` to ask, none.
@@ -96,8 +101,7 @@ fn number(kind: SignalKind) -> u8 {
 
 /// Passes signals on. Returns the signal's number when the time of this process has come: after one that asks for the end,
 /// when the command doesn't end in time; after a second one; at once when nothing is to be passed on.
-pub async fn pass(control: Control, passing: bool) -> Result<u8, Failure> {
-    let mut ears = open()?;
+pub async fn pass(mut ears: Ears, control: Control, passing: bool) -> Result<u8, Failure> {
     loop {
         let (kind, ends) = ears.hear().await;
         let number = number(kind);

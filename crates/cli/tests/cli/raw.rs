@@ -200,9 +200,12 @@ async fn the_reaper_that_install_prints_reaps() -> Result<()> {
     let here = &site.namespace;
     site.kubectl(&["annotate", "lease", "over", "podbay.dev/ttl-seconds=1", "--overwrite", "-n", here], "")?;
     tokio::time::sleep(Duration::from_secs(2)).await;
-    site.kubectl(&["create", "job", "now", "--from=cronjob/podbay-reaper", "-n", here], "")?;
-    let done = site.kubectl(&["wait", "--for=condition=complete", "job/now", "-n", here, "--timeout=60s"], "");
-    let log = site.kubectl(&["logs", "job/now", "-n", here], "")?;
+    // Away from the sandboxes, so that nobody who may run commands in those finds its token.
+    let home = format!("{here}-reaper");
+    site.kubectl(&["create", "job", "now", "--from=cronjob/podbay-reaper", "-n", &home], "")?;
+    let done = site.kubectl(&["wait", "--for=condition=complete", "job/now", "-n", &home, "--timeout=60s"], "");
+    let log = site.kubectl(&["logs", "job/now", "-n", &home], "")?;
+    site.kubectl(&["delete", "namespace", &home, "--wait=false"], "")?;
     ensure!(done.is_ok() && log.contains("\"deleted\":[\"over\"]"), "{done:?} {log}");
     ensure!(site.leases()?.is_empty());
     Ok(())
