@@ -1,6 +1,7 @@
 //! The way to a cluster.
 
-use std::path::PathBuf;
+mod access;
+
 use std::time::Duration;
 
 use http::{Request, Uri};
@@ -10,10 +11,11 @@ use hyper_util::client::legacy::{Client as HttpClient, connect::HttpConnector};
 use hyper_util::rt::TokioExecutor;
 use k8s_openapi::jiff::Timestamp;
 use kube::client::{Body, ConfigExt};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::Kubeconfig;
 use tower::util::BoxCloneService;
 use tower::{BoxError, Layer, ServiceBuilder, ServiceExt};
 
+pub use self::access::Access;
 use crate::clock::Clock;
 use crate::deadline::{Deadlines, Timed};
 use crate::error::{Error, Result};
@@ -34,17 +36,6 @@ pub(crate) type Service = BoxCloneService<Request<Body>, http::Response<Timed<In
 /// How long the API server may take to say what time it is.
 const DATE: Duration = Duration::from_secs(5);
 
-/// Which cluster, and as whom.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Access {
-    /// A kubeconfig file; without one, what `kubectl` would use, and in a pod its service account.
-    pub kubeconfig: Option<PathBuf>,
-    /// One of its contexts; without one, the current one.
-    pub context: Option<String>,
-    /// The namespace of the sandboxes; without one, the context's.
-    pub namespace: Option<String>,
-}
-
 /// A cluster, reached as someone, and a namespace for sandboxes in it.
 #[derive(Clone)]
 pub struct Cluster {
@@ -60,7 +51,7 @@ impl Cluster {
     /// When there are none, or they can't be understood.
     pub async fn connect(access: &Access) -> Result<Self> {
         let unusable = |error: &dyn std::fmt::Display| Error::Cluster(error.to_string());
-        let (config, proxy_url) = read(access).await?;
+        let (config, proxy_url) = access.read().await?;
         let namespace = access.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let proxy = proxy::choose(proxy_url.as_deref(), &config.cluster_url, |name| std::env::var(name).ok())?;
         let clock = Clock::new();
@@ -108,32 +99,6 @@ impl Cluster {
 impl std::fmt::Debug for Cluster {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cluster").field("namespace", &self.namespace).finish_non_exhaustive()
-    }
-}
-
-/// The credentials, and the proxy that a kubeconfig names.
-async fn read(access: &Access) -> Result<(kube::Config, Option<String>)> {
-    let unusable = |error: &dyn std::fmt::Display| Error::Cluster(error.to_string());
-    let options = KubeConfigOptions { context: access.context.clone(), ..KubeConfigOptions::default() };
-    let file = match &access.kubeconfig {
-        Some(path) => Kubeconfig::read_from(path),
-        None => Kubeconfig::read(),
-    };
-    let read = match file {
-        Ok(file) => {
-            let proxy = proxy_url(&file, access.context.as_deref());
-            kube::Config::from_custom_kubeconfig(file, &options).await.map(|config| (config, proxy))
-        }
-        Err(error) => Err(error),
-    };
-    match read {
-        Ok(read) => Ok(read),
-        Err(error) if access.kubeconfig.is_some() || access.context.is_some() => Err(unusable(&error)),
-        // Nobody has named one: in a pod, its service account is meant.
-        Err(error) => match kube::Config::incluster() {
-            Ok(config) => Ok((config, None)),
-            Err(outside) => Err(unusable(&format!("{error}, and this isn't a pod with a service account ({outside})"))),
-        },
     }
 }
 

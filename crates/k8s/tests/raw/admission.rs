@@ -136,7 +136,7 @@ async fn an_account_with_rights_in_the_whole_cluster_is_kept_in_its_own_namespac
     let own = Config { namespace_per_sandbox: true, ..config(rig::BUSYBOX) };
     let raw = |file| {
         let (own, access) =
-            (own.clone(), Access { kubeconfig: Some(file), context: None, namespace: Some(home.clone()) });
+            (own.clone(), Access { kubeconfig: Some(file), namespace: Some(home.clone()), ..Access::default() });
         async move { anyhow::Ok(Raw::new(Cluster::connect(&access).await?, own)?) }
     };
     let user = raw(file.clone()).await?;
@@ -164,7 +164,7 @@ async fn the_reapers_account_removes_sandboxes_and_makes_none() -> Result<()> {
     let install = Install { namespace: home.clone(), reaper_image: Some("podbay:0".into()), ..Install::default() };
     let installed = Installed::apply(&cluster, &install)?;
     let raw = |file| {
-        let access = Access { kubeconfig: Some(file), context: None, namespace: Some(home.clone()) };
+        let access = Access { kubeconfig: Some(file), namespace: Some(home.clone()), ..Access::default() };
         async move { anyhow::Ok(Raw::new(Cluster::connect(&access).await?, config(rig::BUSYBOX))?) }
     };
     let user = raw(installed.kubeconfig(&home, "podbay")?).await?;

@@ -58,6 +58,7 @@ impl Config {
             kubeconfig: text("raw.kubeconfig").map(Into::into),
             context: text("raw.context"),
             namespace: text("raw.namespace"),
+            ..Access::default()
         };
         Ok(Cluster::connect(&access).await?)
     }
