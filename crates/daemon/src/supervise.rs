@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use podbay_jail::supervision::{self, CONTROL, Identity, Report, SPEC, STARTED, Spec, Started};
-use podbay_jail::{Cell, CommandFilter, Failure, Isolation, Jail, JailError, Jailed, STATE, WORKSPACE};
+use podbay_jail::{
+    CommandConfinement, CommandFilter, FailedStep, Isolation, Jail, JailError, Jailed, STATE, WORKSPACE,
+};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::complaint::complain;
@@ -115,13 +117,13 @@ fn start(dir: &Path, listener: &OwnedFd) -> Result<(Spec, Jailed), String> {
 
 /// Paths are the host's there, and commands are confined more than podbayd.
 fn without_namespaces(dir: &Path, jail: &mut Jail, options: &mut serve::Options) -> Result<(), JailError> {
-    podbay_jail::furnish(dir, jail)?;
+    podbay_jail::make_host_dirs(dir, jail)?;
     // Should the sandbox's guardian be killed, what it guarded becomes ours to end.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
-        .map_err(|error| JailError::from(Failure::new("become a subreaper", error)))?;
+        .map_err(|error| JailError::from(FailedStep::new("become a subreaper", error)))?;
     options.state = jail.state.clone().unwrap_or_default();
     options.workdir = jail.workspace.clone();
-    options.walls.cell = Some(Cell::of(jail)?);
+    options.walls.cell = Some(CommandConfinement::of(jail)?);
     options.elsewhere = jail.workspace.iter().map(|place| (WORKSPACE.into(), place.clone())).collect();
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
-use crate::error::{Failure, Step};
+use crate::error::{FailedStep, Step};
 use crate::jail::Limits;
 use crate::limits::InForce;
 
@@ -55,7 +55,7 @@ impl Cgroup {
     }
 
     /// Puts a process into the groups; what it starts later follows it.
-    pub(crate) fn add(&self, pid: Pid) -> Result<(), Failure> {
+    pub(crate) fn add(&self, pid: Pid) -> Result<(), FailedStep> {
         for directory in &self.directories {
             let file = directory.join("cgroup.procs");
             fs::write(&file, pid.as_raw_nonzero().to_string())
@@ -81,7 +81,7 @@ impl Cgroup {
     ///
     /// # Errors
     /// When something in it lives on.
-    pub fn remove(&self) -> Result<(), Failure> {
+    pub fn remove(&self) -> Result<(), FailedStep> {
         let end = Instant::now() + PATIENCE;
         for directory in &self.directories {
             loop {
@@ -94,7 +94,7 @@ impl Cgroup {
                     Err(error) => {
                         let step = format!("remove the cgroup {}", directory.display());
                         return Err(
-                            Failure::new(step, error).fix("end the processes in its cgroup.procs, then rmdir it")
+                            FailedStep::new(step, error).fix("end the processes in its cgroup.procs, then rmdir it")
                         );
                     }
                 }
@@ -106,14 +106,14 @@ impl Cgroup {
 
 /// Removes groups whose makers died before they could: of this process's own cgroup, empty ones only.
 /// Returns how many went.
-pub fn sweep() -> Result<usize, Failure> {
+pub fn sweep() -> Result<usize, FailedStep> {
     let places = Places::of_this_process()?;
     let mut swept = 0;
     for directory in places.all() {
         let entries = match fs::read_dir(directory) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(Failure::new(format!("list {}", directory.display()), error)),
+            Err(error) => return Err(FailedStep::new(format!("list {}", directory.display()), error)),
         };
         for entry in entries.flatten() {
             let name = entry.file_name();
@@ -214,13 +214,13 @@ fn wanted(limits: &Limits) -> Vec<Want> {
 
 impl Want {
     /// Makes the group if it isn't there, and sets the limit.
-    fn apply(&self, places: &Places, name: &str) -> Result<(PathBuf, &'static str), Failure> {
+    fn apply(&self, places: &Places, name: &str) -> Result<(PathBuf, &'static str), FailedStep> {
         let (parent, files, by) = match (places.v1(self.controller), &places.v2) {
             (Some(parent), _) => (parent.to_owned(), &self.v1, "cgroup v1"),
             (None, Some(own)) => (delegated(own, self.controller)?, &self.v2, "cgroup v2"),
             (None, None) => {
                 let step = format!("find the cgroup controller {}", self.controller);
-                return Err(Failure { step, errno: 0, fix: Some("this machine has none mounted".into()) });
+                return Err(FailedStep { step, errno: 0, fix: Some("this machine has none mounted".into()) });
             }
         };
         let directory = parent.join(name);
@@ -228,7 +228,7 @@ impl Want {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => {
-                let failure = Failure::new(format!("make a cgroup below {}", parent.display()), error);
+                let failure = FailedStep::new(format!("make a cgroup below {}", parent.display()), error);
                 return Err(failure.fix("run as root, or under `systemd-run --user --scope -p Delegate=yes`"));
             }
         }
@@ -242,7 +242,7 @@ impl Want {
                 Err(error) => {
                     // The group may hold other limits: it goes only if this one made it alone.
                     let _ = fs::remove_dir(&directory);
-                    return Err(Failure::new(format!("write {value} to {}", path.display()), error));
+                    return Err(FailedStep::new(format!("write {value} to {}", path.display()), error));
                 }
                 Ok(()) => {}
             }
@@ -252,7 +252,7 @@ impl Want {
 }
 
 /// The nearest group at or above our own that hands the controller down and that we may add to.
-fn delegated(own: &Path, controller: &str) -> Result<PathBuf, Failure> {
+fn delegated(own: &Path, controller: &str) -> Result<PathBuf, FailedStep> {
     let has = |directory: &Path, file: &str| {
         fs::read_to_string(directory.join(file))
             .is_ok_and(|list| list.split_ascii_whitespace().any(|name| name == controller))
@@ -277,7 +277,7 @@ fn delegated(own: &Path, controller: &str) -> Result<PathBuf, Failure> {
     }
     let step = format!("find a cgroup with the controller {controller} delegated to us at or above {}", own.display());
     let fix = "run as root, or under `systemd-run --user --scope -p Delegate=yes`".to_owned();
-    Err(Failure { step, errno: 0, fix: Some(fix) })
+    Err(FailedStep { step, errno: 0, fix: Some(fix) })
 }
 
 /// Where this process is in the machine's hierarchies.
@@ -290,7 +290,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    pub(crate) fn of_this_process() -> Result<Self, Failure> {
+    pub(crate) fn of_this_process() -> Result<Self, FailedStep> {
         let read = |path: &str| fs::read_to_string(path).step(|| format!("read {path}"));
         Ok(Self::parse(&read("/proc/self/cgroup")?, &read("/proc/self/mountinfo")?))
     }

@@ -29,7 +29,7 @@ pub enum JailError {
     },
     /// A step of the set-up failed. Nothing of the jail is left running.
     #[error(transparent)]
-    Setup(#[from] Failure),
+    Setup(#[from] FailedStep),
 }
 
 impl JailError {
@@ -40,7 +40,7 @@ impl JailError {
 
 /// One step that failed. It can cross from the jailed process to its maker, so it is plain data.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct FailedStep {
     /// What was tried, and on what.
     pub step: String,
     /// The kernel's error number, or 0 where it was not the kernel that refused.
@@ -49,9 +49,9 @@ pub struct Failure {
     pub fix: Option<String>,
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for FailedStep {}
 
-impl fmt::Display for Failure {
+impl fmt::Display for FailedStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "could not {}", self.step)?;
         if self.errno != 0 {
@@ -67,7 +67,7 @@ impl fmt::Display for Failure {
 /// Separates the parts of a failure on its way between processes; no path or message of ours contains it.
 const SEPARATOR: char = '\u{1f}';
 
-impl Failure {
+impl FailedStep {
     /// A step that failed with this error.
     pub fn new(step: impl Into<String>, error: impl Into<io::Error>) -> Self {
         let error = error.into();
@@ -105,12 +105,12 @@ impl Failure {
 
 /// Says what was being done when a system call failed.
 pub(crate) trait Step<T> {
-    fn step(self, step: impl FnOnce() -> String) -> Result<T, Failure>;
+    fn step(self, step: impl FnOnce() -> String) -> Result<T, FailedStep>;
 }
 
 impl<T, E: Into<io::Error>> Step<T> for Result<T, E> {
-    fn step(self, step: impl FnOnce() -> String) -> Result<T, Failure> {
-        self.map_err(|error| Failure::new(step(), error))
+    fn step(self, step: impl FnOnce() -> String) -> Result<T, FailedStep> {
+        self.map_err(|error| FailedStep::new(step(), error))
     }
 }
 
@@ -121,14 +121,14 @@ mod tests {
     #[test]
     fn a_failure_survives_the_way_between_processes() {
         for fix in [None, Some("mount it elsewhere".to_owned())] {
-            let failure = Failure { step: "bind /a b\nc".into(), errno: libc::EPERM, fix };
-            assert_eq!(Failure::decode(&failure.encode()), failure);
+            let failure = FailedStep { step: "bind /a b\nc".into(), errno: libc::EPERM, fix };
+            assert_eq!(FailedStep::decode(&failure.encode()), failure);
         }
     }
 
     #[test]
     fn a_failure_says_what_why_and_what_next() {
-        let failure = Failure::new("bind /x", io::Error::from_raw_os_error(libc::ENOENT)).fix("make it first");
+        let failure = FailedStep::new("bind /x", io::Error::from_raw_os_error(libc::ENOENT)).fix("make it first");
         assert_eq!(failure.to_string(), "could not bind /x: No such file or directory (os error 2); make it first");
     }
 }

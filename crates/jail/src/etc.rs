@@ -4,9 +4,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Failure, Step};
+use crate::error::{FailedStep, Step};
+use crate::host_mounts::HostMounts;
 use crate::jail::{INSIDE_GID, INSIDE_UID, INSIDE_USER, Jail, Network, WORKSPACE};
-use crate::source::Sources;
 
 /// What is taken of the host's /etc. Of `ssl` and `pki` only what is public: their other parts hold keys.
 pub(crate) const TAKEN: [&str; 25] = [
@@ -41,11 +41,11 @@ pub(crate) const TAKEN: [&str; 25] = [
 const COPIED: u64 = 256 * 1024;
 
 /// Adds all of /etc.
-pub(crate) fn add(sources: &mut Sources, jail: &Jail) -> Result<(), Failure> {
+pub(crate) fn add(sources: &mut HostMounts, jail: &Jail) -> Result<(), FailedStep> {
     for name in TAKEN {
         let path = Path::new("/etc").join(name);
         taken(sources, &path)
-            .map_err(|error| Failure::new(format!("take {} of the host", path.display()), error))??;
+            .map_err(|error| FailedStep::new(format!("take {} of the host", path.display()), error))??;
     }
     for (name, contents) in own(jail)? {
         sources.files.push((Path::new("/etc").join(name), contents));
@@ -55,7 +55,7 @@ pub(crate) fn add(sources: &mut Sources, jail: &Jail) -> Result<(), Failure> {
 }
 
 /// The outer result is what the kernel said about the host's file, the inner one what came of mounting it.
-fn taken(sources: &mut Sources, path: &Path) -> io::Result<Result<(), Failure>> {
+fn taken(sources: &mut HostMounts, path: &Path) -> io::Result<Result<(), FailedStep>> {
     let missing = |error: &io::Error| {
         // What isn't there, or isn't for this user to read, isn't for the sandbox either.
         matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
@@ -82,7 +82,7 @@ fn taken(sources: &mut Sources, path: &Path) -> io::Result<Result<(), Failure>> 
 }
 
 /// The files that are ours.
-fn own(jail: &Jail) -> Result<Vec<(&'static str, Vec<u8>)>, Failure> {
+fn own(jail: &Jail) -> Result<Vec<(&'static str, Vec<u8>)>, FailedStep> {
     let passwd = format!(
         "root:x:0:0:root:/:/usr/sbin/nologin\n\
          {INSIDE_USER}:x:{INSIDE_UID}:{INSIDE_GID}::{WORKSPACE}:/bin/sh\n\

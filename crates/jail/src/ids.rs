@@ -11,9 +11,9 @@ use rustix::fs::fstat;
 use rustix::process::{Gid, Pid, Uid, WaitOptions};
 use rustix::thread::{CapabilitySet, capabilities};
 
-use crate::error::{Failure, JailError, Step};
+use crate::error::{FailedStep, JailError, Step};
 use crate::jail::{INSIDE_GID, INSIDE_UID, Jail};
-use crate::{source, sys};
+use crate::{host_mounts, sys};
 
 /// Host uids of root's sandboxes. systemd's registry of ranges has nothing here: containers end
 /// below it, and from 2^31 on some programs take ids for negative.
@@ -65,7 +65,7 @@ impl Ids {
     }
 
     /// Writes the maps of a freshly cloned child.
-    pub(crate) fn write_maps(&self, child: Pid) -> Result<(), Failure> {
+    pub(crate) fn write_maps(&self, child: Pid) -> Result<(), FailedStep> {
         if !self.privileged {
             write(child, "setgroups", "deny")?;
         }
@@ -75,7 +75,7 @@ impl Ids {
 
     /// A namespace that maps what `uid` and `gid` own on disk to the sandbox; none for an ordinary
     /// user, who is the same outside.
-    pub(crate) fn idmap(&self, uid: u32, gid: u32) -> Result<Option<OwnedFd>, Failure> {
+    pub(crate) fn idmap(&self, uid: u32, gid: u32) -> Result<Option<OwnedFd>, FailedStep> {
         if !self.privileged {
             return Ok(None);
         }
@@ -122,7 +122,7 @@ impl Who {
             return Ok(Self { uid: own, gid: own, switches: true });
         };
         // Through no link: where it leads would be the choice of whoever may change the way.
-        let found = source::open_without_links(workspace)?;
+        let found = host_mounts::open_without_links(workspace)?;
         let owner = fstat(found).step(|| format!("look at {}", workspace.display()))?;
         match owner.st_uid {
             0 => {
@@ -135,7 +135,7 @@ impl Who {
     }
 
     /// Becomes them, for good.
-    pub(crate) fn become_them(&self) -> Result<(), Failure> {
+    pub(crate) fn become_them(&self) -> Result<(), FailedStep> {
         if !self.switches {
             return Ok(());
         }
@@ -168,14 +168,14 @@ pub fn own_id(id: &str) -> Result<u32, JailError> {
     })
 }
 
-fn write(child: Pid, file: &str, text: &str) -> Result<(), Failure> {
+fn write(child: Pid, file: &str, text: &str) -> Result<(), FailedStep> {
     let path = format!("/proc/{}/{file}", child.as_raw_nonzero());
     fs::write(&path, text).step(|| format!("write {text:?} to {file} of the new process"))
 }
 
 /// A user namespace that exists only to carry these maps.
 #[allow(unsafe_code)]
-fn mapping_namespace(uids: &str, gids: &str) -> Result<OwnedFd, Failure> {
+fn mapping_namespace(uids: &str, gids: &str) -> Result<OwnedFd, FailedStep> {
     let (gate, child_gate) = rustix::net::socketpair(
         rustix::net::AddressFamily::UNIX,
         rustix::net::SocketType::STREAM,

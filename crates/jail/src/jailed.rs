@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
 use crate::cgroup::Cgroup;
-use crate::error::{Failure, Step};
+use crate::error::{FailedStep, Step};
 use crate::limits::InForce;
 
 /// How a jail ended.
@@ -58,8 +58,8 @@ impl Jailed {
     }
 
     /// Waits for the end. All processes of the sandbox are gone when this returns.
-    pub fn wait(&mut self) -> Result<Exit, Failure> {
-        self.end(WaitIdOptions::EXITED)?.ok_or_else(|| Failure {
+    pub fn wait(&mut self) -> Result<Exit, FailedStep> {
+        self.end(WaitIdOptions::EXITED)?.ok_or_else(|| FailedStep {
             step: "wait for the sandbox".into(),
             errno: 0,
             fix: Some("the kernel returned without a status".into()),
@@ -67,11 +67,11 @@ impl Jailed {
     }
 
     /// Whether it has ended, without waiting.
-    pub fn try_wait(&mut self) -> Result<Option<Exit>, Failure> {
+    pub fn try_wait(&mut self) -> Result<Option<Exit>, FailedStep> {
         self.end(WaitIdOptions::EXITED | WaitIdOptions::NOHANG)
     }
 
-    fn end(&mut self, options: WaitIdOptions) -> Result<Option<Exit>, Failure> {
+    fn end(&mut self, options: WaitIdOptions) -> Result<Option<Exit>, FailedStep> {
         if self.exit.is_some() {
             return Ok(self.exit);
         }
@@ -89,18 +89,18 @@ impl Jailed {
     }
 
     /// Kills every process of the sandbox. One that has ended already is no error.
-    pub fn kill(&self) -> Result<(), Failure> {
+    pub fn kill(&self) -> Result<(), FailedStep> {
         if self.exit.is_some() {
             return Ok(());
         }
         match pidfd_send_signal(&self.pidfd, self.end_by) {
             Ok(()) | Err(Errno::SRCH) => Ok(()),
-            Err(error) => Err(Failure::new("kill the sandbox", error)),
+            Err(error) => Err(FailedStep::new("kill the sandbox", error)),
         }
     }
 
     /// Ends the sandbox and removes what was made for it outside. Returns how it ended.
-    pub fn cleanup(&mut self) -> Result<Exit, Failure> {
+    pub fn cleanup(&mut self) -> Result<Exit, FailedStep> {
         self.kill()?;
         let exit = self.wait()?;
         if let Some(cgroup) = &self.cgroup {

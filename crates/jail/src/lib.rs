@@ -51,43 +51,42 @@
 //! The maker opens what it may (root: the host's trees, with their id maps), clones, writes the id maps,
 //! puts the child into its cgroups and lets it go on. The child becomes the inside user, assembles the
 //! tree from detached mounts, enters it, closes all descriptors, gives up its privileges, puts Landlock
-//! and the filter in place, and says so. An error on the way comes back as a [`Failure`] with its fix.
+//! and the filter in place, and says so. An error on the way comes back as a [`FailedStep`] with its fix.
 #![cfg(target_os = "linux")]
 
-mod area;
-mod cell;
 mod cgroup;
-mod domain;
-mod errand;
+mod command_confinement;
 mod error;
 mod etc;
-mod fence;
-mod filter;
-mod guardian;
+mod host_dirs;
+mod host_mounts;
 mod ids;
 mod jail;
 mod jailed;
+mod landlock;
 mod limits;
 mod privileges;
 mod probe;
-mod source;
+mod rootfs;
+mod seccomp;
+mod seccomp_notify;
 mod spawn;
 pub mod supervision;
 mod sys;
-mod tree;
+mod without_namespaces;
 
-pub use area::furnish;
-pub use cell::{Bars, Cell, end_descendants};
 pub use cgroup::{Cgroup, can_limit_memory, machine_memory, sweep};
-pub use domain::{Domain, ESCALATION, Entered};
-pub use errand::Errands;
-pub use error::{Failure, JailError};
-pub use filter::CommandFilter;
+pub use command_confinement::{CommandConfinement, PreparedConfinement, end_descendants};
+pub use error::{FailedStep, JailError};
+pub use host_dirs::make_host_dirs;
 pub use ids::own_id;
 pub use jail::{
     ARTEFACTS, INSIDE_GID, INSIDE_UID, INSIDE_USER, Isolation, Jail, Limits, Mount, Network, STATE, WORKSPACE,
 };
 pub use jailed::{Exit, Jailed};
+pub use landlock::domain::{Domain, ESCALATION, Entered};
 pub use limits::InForce;
 pub use probe::{Finding, Report, probe};
+pub use seccomp::CommandFilter;
+pub use seccomp_notify::SeccompListener;
 pub use spawn::spawn;

@@ -4,7 +4,7 @@ use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::Cgroup;
-use crate::error::{Failure, Step};
+use crate::error::{FailedStep, Step};
 use crate::jail::{Isolation, Jail};
 
 /// One limit that was asked for, and what became of it.
@@ -34,7 +34,7 @@ impl InForce {
 }
 
 /// Applies to this process what rlimits can do.
-pub(crate) fn apply(jail: &Jail) -> Result<(), Failure> {
+pub(crate) fn apply(jail: &Jail) -> Result<(), FailedStep> {
     // A core file would carry the sandbox's memory to wherever the host's core_pattern says.
     set(Resource::Core, 0)?;
     if let Some(processes) = jail.limits.processes {
@@ -70,7 +70,7 @@ fn threads_of_this_user() -> std::io::Result<u64> {
 }
 
 /// Lowers a limit; one that is lower already stays.
-fn set(resource: Resource, value: u64) -> Result<(), Failure> {
+fn set(resource: Resource, value: u64) -> Result<(), FailedStep> {
     let hard = getrlimit(resource).maximum.map_or(value, |maximum| maximum.min(value));
     setrlimit(resource, Rlimit { current: Some(hard), maximum: Some(hard) })
         .step(|| format!("set the limit {resource:?} to {hard}"))

@@ -5,10 +5,10 @@ use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Signal};
 use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 
-use crate::error::{Failure, Step};
+use crate::error::{FailedStep, Step};
 
 /// Empties the five capability sets and locks what could fill them again.
-pub(crate) fn drop_all() -> Result<(), Failure> {
+pub(crate) fn drop_all() -> Result<(), FailedStep> {
     drop_bounding()?;
     use CapabilitiesSecureBits as Bits;
     let bits = Bits::NO_ROOT
@@ -23,7 +23,7 @@ pub(crate) fn drop_all() -> Result<(), Failure> {
 }
 
 /// Empties the two sets that new programs get capabilities from.
-pub(crate) fn drop_bounding() -> Result<(), Failure> {
+pub(crate) fn drop_bounding() -> Result<(), FailedStep> {
     // This kernel may know more capabilities than rustix: ask it, up to the last of the 64 bits.
     for capability in 0..64 {
         // SAFETY: this call takes numbers only.
@@ -33,20 +33,20 @@ pub(crate) fn drop_bounding() -> Result<(), Failure> {
             (_, Some(libc::EINVAL)) if capability > 0 => break,
             (_, errno) => {
                 let error = std::io::Error::from_raw_os_error(errno.unwrap_or(0));
-                return Err(Failure::new(format!("drop capability {capability} from the bounding set"), error));
+                return Err(FailedStep::new(format!("drop capability {capability} from the bounding set"), error));
             }
         }
     }
     match rustix::thread::clear_ambient_capability_set() {
         Ok(()) | Err(Errno::INVAL) => {}
-        Err(error) => return Err(Failure::new("clear the ambient capabilities", error)),
+        Err(error) => return Err(FailedStep::new("clear the ambient capabilities", error)),
     }
     Ok(())
 }
 
 /// As much of [`drop_all`] as a process may that never had privileges: it holds none, and with
 /// no_new_privs no program gives it any.
-pub(crate) fn drop_held() -> Result<(), Failure> {
+pub(crate) fn drop_held() -> Result<(), FailedStep> {
     rustix::thread::set_no_new_privs(true).step(|| "set no_new_privs".into())?;
     let none = CapabilitySet::empty();
     let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
@@ -54,11 +54,11 @@ pub(crate) fn drop_held() -> Result<(), Failure> {
 }
 
 /// Dies with the process that made us. Changing credentials undoes it, so this comes again after that.
-pub(crate) fn tie_to_maker() -> Result<(), Failure> {
+pub(crate) fn tie_to_maker() -> Result<(), FailedStep> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).step(|| "set the parent-death signal".into())
 }
 
 /// Keeps the processes of the sandbox out of this one's memory, which is a copy of the maker's.
-pub(crate) fn become_undumpable() -> Result<(), Failure> {
+pub(crate) fn become_undumpable() -> Result<(), FailedStep> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).step(|| "become non-dumpable".into())
 }

@@ -11,7 +11,7 @@ use crate::cgroup::Cgroup;
 use crate::ids::{self, Ids, Who};
 use crate::jail::{Isolation, Jail, Limits};
 use crate::sys::{self, Cloned, MountAttr};
-use crate::{fence, source};
+use crate::{host_mounts, landlock};
 
 /// What a jail can have on this machine, for this user.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -81,8 +81,8 @@ pub(crate) fn instead() -> &'static str {
 /// Whether a jail can be made without namespaces.
 fn landlock_alone() -> Finding {
     const WHAT: &str = "isolation without namespaces (--isolation landlock)";
-    let abi = fence::abi();
-    if abi < fence::SCOPED {
+    let abi = landlock::abi();
+    if abi < landlock::SCOPED {
         let detail = format!("Landlock has ABI {abi}, and signals are fenced from ABI 6 on");
         return Finding::lacks(WHAT, detail, "Linux 6.12 or newer with `landlock` among its `lsm=`");
     }
@@ -216,13 +216,16 @@ fn seccomp() -> Finding {
 
 fn landlock() -> Finding {
     const WHAT: &str = "Landlock";
-    match fence::abi() {
-        abi @ 0..fence::REFER => Finding::lacks(
+    match landlock::abi() {
+        abi @ 0..landlock::REFER => Finding::lacks(
             WHAT,
-            format!("{}; commands can change podbayd's records in their sandbox", fence::lacking(abi, fence::REFER)),
+            format!(
+                "{}; commands can change podbayd's records in their sandbox",
+                landlock::lacking(abi, landlock::REFER)
+            ),
             "Linux 5.19 or newer, booted with `lsm=landlock,…` (the present list is in /sys/kernel/security/lsm)",
         ),
-        abi @ fence::REFER..fence::SCOPED => Finding::has(
+        abi @ landlock::REFER..landlock::SCOPED => Finding::has(
             WHAT,
             format!("ABI {abi}: files and podbayd's records; signals and abstract sockets from ABI 6 (Linux 6.12) on"),
         ),
@@ -238,7 +241,7 @@ pub(crate) fn idmapped_mounts(directory: &Path) -> Finding {
         let ids = Ids::choose("probe").map_err(|error| error.to_string())?;
         let real = fs::canonicalize(directory).map_err(|error| error.to_string())?;
         let namespace = ids.idmap(0, 0).map_err(|error| error.to_string())?.ok_or("only root needs them")?;
-        let tree = source::detached(&real).map_err(|error| error.to_string())?;
+        let tree = host_mounts::detached(&real).map_err(|error| error.to_string())?;
         ids::apply_idmap(&tree, &namespace).map_err(|error| error.to_string())
     };
     match tried() {

@@ -10,14 +10,14 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 use rustix::process::{Gid, Signal, Uid};
 
-use crate::error::{Failure, JailError, Step};
-use crate::filter::Beside;
+use crate::error::{FailedStep, JailError, Step};
+use crate::host_mounts::HostMounts;
 use crate::ids::Ids;
 use crate::jail::{INSIDE_GID, INSIDE_UID, Isolation, Jail, Network, WORKSPACE};
 use crate::jailed::Jailed;
-use crate::source::Sources;
+use crate::seccomp::Profile;
 use crate::sys::{self, Cloned};
-use crate::{fence, filter, guardian, limits, privileges, probe, tree};
+use crate::{landlock, limits, privileges, probe, rootfs, seccomp, without_namespaces};
 
 /// The longest account of a failure that crosses between the processes.
 const MESSAGE: usize = 4096;
@@ -35,8 +35,8 @@ pub fn spawn(jail: &Jail, keep: &[BorrowedFd<'_>], inside: impl FnOnce() -> i32)
     jail.validate()?;
     let kept = check_kept(keep)?;
     // Asked for here, because the new process has another environment, and with it no older kernel to imitate.
-    let abi = fence::abi();
-    if jail.network == Network::Host && abi < fence::SCOPED {
+    let abi = landlock::abi();
+    if jail.network == Network::Host && abi < landlock::SCOPED {
         return Err(JailError::Unsupported {
             what: "network: host".into(),
             why: format!("this kernel's Landlock (ABI {abi}) can't fence off the host's abstract sockets"),
@@ -45,15 +45,15 @@ pub fn spawn(jail: &Jail, keep: &[BorrowedFd<'_>], inside: impl FnOnce() -> i32)
     }
     match jail.isolation {
         Isolation::Namespaces => namespaced(jail, kept, inside),
-        Isolation::Landlock => guardian::spawn(jail, kept, inside),
+        Isolation::Landlock => without_namespaces::spawn(jail, kept, inside),
     }
 }
 
 fn namespaced(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> i32) -> Result<Jailed, JailError> {
     let ids = Ids::choose(&jail.id)?;
-    let program = filter::compile(Beside::Namespaces)?;
+    let program = seccomp::compile(Profile::Namespaces)?;
     // Only root may map ids on the host's file systems, so its trees are opened out here.
-    let sources = if ids.privileged() { Some(Sources::open(jail, &ids)?) } else { None };
+    let sources = if ids.privileged() { Some(HostMounts::open(jail, &ids)?) } else { None };
     let (ours, theirs) = handshake()?;
 
     let mut namespaces = libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC;
@@ -63,7 +63,7 @@ fn namespaced(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> i32) -
     }
     // SAFETY: the caller promises one thread; the child ends in `run` and never returns here.
     let cloned = unsafe { sys::clone(namespaces) };
-    let cloned = cloned.map_err(|error| Failure::new("make new namespaces", error).fix(probe::refused()))?;
+    let cloned = cloned.map_err(|error| FailedStep::new("make new namespaces", error).fix(probe::refused()))?;
     let (pid, pidfd) = match cloned {
         Cloned::Parent { pid, pidfd } => (pid, pidfd),
         Cloned::Child => {
@@ -85,14 +85,14 @@ fn namespaced(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> i32) -
 }
 
 /// A jail that runs, or one that is cleaned away.
-pub(crate) fn settle(mut jailed: Jailed, introduced: Result<(), Failure>) -> Result<Jailed, JailError> {
+pub(crate) fn settle(mut jailed: Jailed, introduced: Result<(), FailedStep>) -> Result<Jailed, JailError> {
     match introduced {
         Ok(()) => Ok(jailed),
         Err(failure) => {
             // What made it fail is the news; that the remains could not be removed is said beside it.
             let failure = match jailed.cleanup() {
                 Ok(_) => failure,
-                Err(second) => Failure { step: format!("{} (and then: {second})", failure.step), ..failure },
+                Err(second) => FailedStep { step: format!("{} (and then: {second})", failure.step), ..failure },
             };
             Err(failure.into())
         }
@@ -100,30 +100,30 @@ pub(crate) fn settle(mut jailed: Jailed, introduced: Result<(), Failure>) -> Res
 }
 
 /// The maker's part: the sign to go on, and the wait for the result.
-pub(crate) fn introduce(ours: &OwnedFd) -> Result<(), Failure> {
+pub(crate) fn introduce(ours: &OwnedFd) -> Result<(), FailedStep> {
     send(ours, b"go", SendFlags::NOSIGNAL).step(|| "let the new process go on".into())?;
     let mut message = [0_u8; MESSAGE];
     let length = loop {
         match recv(ours, &mut message[..], RecvFlags::empty()) {
             Err(Errno::INTR) => {}
-            Err(error) => return Err(Failure::new("hear from the new process", error)),
+            Err(error) => return Err(FailedStep::new("hear from the new process", error)),
             Ok((length, _)) => break length,
         }
     };
     match &message[..length] {
         READY => Ok(()),
-        [] => Err(Failure {
+        [] => Err(FailedStep {
             step: "set up the sandbox".into(),
             errno: 0,
             fix: Some("its process died without a word: look for an out-of-memory kill in the kernel's log".into()),
         }),
-        account => Err(Failure::decode(account)),
+        account => Err(FailedStep::decode(account)),
     }
 }
 
 /// Two ends that keep message borders. Ours stays open until the child has spoken: its closing tells
 /// the child that we died.
-pub(crate) fn handshake() -> Result<(OwnedFd, OwnedFd), Failure> {
+pub(crate) fn handshake() -> Result<(OwnedFd, OwnedFd), FailedStep> {
     let step = || "make a socket pair".to_owned();
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).step(step)?;
@@ -135,7 +135,8 @@ pub(crate) fn handshake() -> Result<(OwnedFd, OwnedFd), Failure> {
 fn check_kept(keep: &[BorrowedFd<'_>]) -> Result<Vec<RawFd>, JailError> {
     let refuse = |fd: &BorrowedFd<'_>, reason: &str| Err(JailError::invalid("keep", fd.as_raw_fd(), reason));
     for fd in keep {
-        let stat = fstat(fd).map_err(|error| Failure::new(format!("look at descriptor {}", fd.as_raw_fd()), error))?;
+        let stat =
+            fstat(fd).map_err(|error| FailedStep::new(format!("look at descriptor {}", fd.as_raw_fd()), error))?;
         if fd.as_raw_fd() < 3 {
             return refuse(fd, "is a standard descriptor, which is /dev/null inside: pass a copy of it");
         }
@@ -147,9 +148,13 @@ fn check_kept(keep: &[BorrowedFd<'_>]) -> Result<Vec<RawFd>, JailError> {
 }
 
 /// The child's whole life. Nothing may unwind out of it: beyond lies the maker's code.
-pub(crate) fn run(theirs: &OwnedFd, confine: impl FnOnce() -> Result<(), Failure>, inside: impl FnOnce() -> i32) -> ! {
+pub(crate) fn run(
+    theirs: &OwnedFd,
+    confine: impl FnOnce() -> Result<(), FailedStep>,
+    inside: impl FnOnce() -> i32,
+) -> ! {
     let confined = catch_unwind(AssertUnwindSafe(confine)).unwrap_or_else(|_| {
-        Err(Failure { step: "set up the sandbox".into(), errno: 0, fix: Some("the set-up panicked".into()) })
+        Err(FailedStep { step: "set up the sandbox".into(), errno: 0, fix: Some("the set-up panicked".into()) })
     });
     if let Err(failure) = confined {
         let mut account = failure.encode();
@@ -170,11 +175,11 @@ pub(crate) fn run(theirs: &OwnedFd, confine: impl FnOnce() -> Result<(), Failure
 fn confine(
     jail: &Jail,
     ids: &Ids,
-    sources: Option<Sources>,
+    sources: Option<HostMounts>,
     program: &seccompiler::BpfProgram,
     theirs: &OwnedFd,
     kept: &[RawFd],
-) -> Result<(), Failure> {
+) -> Result<(), FailedStep> {
     // The last change of credentials undoes this; here it covers the set-up. (Not being dumpable comes
     // later: it would keep an ordinary user from writing our id maps.)
     privileges::tie_to_maker()?;
@@ -187,7 +192,7 @@ fn confine(
     sys::join_new_keyring().step(|| "leave the session's keyring".into())?;
     // The first calls that want a capability of the new namespace. AppArmor lets ordinary users make
     // one and takes its capabilities away.
-    let stripped = |failure: Failure| match failure.errno {
+    let stripped = |failure: FailedStep| match failure.errno {
         libc::EPERM | libc::EACCES => failure.fix(probe::refused()),
         _ => failure,
     };
@@ -198,22 +203,22 @@ fn confine(
     }
     let sources = match sources {
         Some(sources) => sources,
-        None => Sources::open(jail, ids)?,
+        None => HostMounts::open(jail, ids)?,
     };
-    let writable = tree::enter(jail, sources)?;
+    let writable = rootfs::enter(jail, sources)?;
     rustix::process::chdir(WORKSPACE).step(|| format!("enter {WORKSPACE}"))?;
     descriptors(kept)?;
     limits::apply(jail)?;
     privileges::drop_all()?;
-    fence::around(&writable)?;
+    landlock::around(&writable)?;
     privileges::become_undumpable()?;
     privileges::tie_to_maker()?;
     check_maker(theirs)?;
-    filter::install(program)
+    seccomp::install(program)
 }
 
 /// Waits until the maker has written our ids.
-pub(crate) fn await_go(theirs: &OwnedFd) -> Result<(), Failure> {
+pub(crate) fn await_go(theirs: &OwnedFd) -> Result<(), FailedStep> {
     let mut go = [0_u8; 8];
     loop {
         match recv(theirs, &mut go[..], RecvFlags::empty()) {
@@ -226,7 +231,7 @@ pub(crate) fn await_go(theirs: &OwnedFd) -> Result<(), Failure> {
 }
 
 /// The parent-death signal is set too late if the maker is dead already; then its end is closed.
-pub(crate) fn check_maker(theirs: &OwnedFd) -> Result<(), Failure> {
+pub(crate) fn check_maker(theirs: &OwnedFd) -> Result<(), FailedStep> {
     match recv(theirs, &mut [0_u8; 1][..], RecvFlags::DONTWAIT) {
         Err(Errno::AGAIN) => Ok(()),
         _ => sys::exit(125),
@@ -234,7 +239,7 @@ pub(crate) fn check_maker(theirs: &OwnedFd) -> Result<(), Failure> {
 }
 
 /// From here on we own what we make: a tmpfs refuses files of ids that it can't name.
-fn become_inside_user(privileged: bool) -> Result<(), Failure> {
+fn become_inside_user(privileged: bool) -> Result<(), FailedStep> {
     if privileged {
         rustix::thread::set_thread_groups(&[]).step(|| "drop the groups".into())?;
     }
@@ -244,12 +249,12 @@ fn become_inside_user(privileged: bool) -> Result<(), Failure> {
 }
 
 /// `/dev/null` as the three standard descriptors, `kept` as they are, everything else closed.
-pub(crate) fn descriptors(kept: &[RawFd]) -> Result<(), Failure> {
+pub(crate) fn descriptors(kept: &[RawFd]) -> Result<(), FailedStep> {
     sys::close_all_but(kept).step(|| "close the caller's descriptors".into())?;
     for number in 0..3 {
         let null = open("/dev/null", OFlags::RDWR, Mode::empty()).step(|| "open /dev/null".into())?;
         if std::os::fd::IntoRawFd::into_raw_fd(null) != number {
-            return Err(Failure::new("put /dev/null in place", io::Error::from_raw_os_error(libc::EBADF)));
+            return Err(FailedStep::new("put /dev/null in place", io::Error::from_raw_os_error(libc::EBADF)));
         }
     }
     Ok(())

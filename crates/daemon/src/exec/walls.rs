@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use podbay_jail::{Bars, Cell, CommandFilter, Domain, Entered};
+use podbay_jail::{CommandConfinement, CommandFilter, Domain, Entered, PreparedConfinement};
 use serde::{Deserialize, Serialize};
 
 /// Entries of podbayd's directory that commands may change: what agent frameworks write lies there where a sandbox has no
@@ -14,7 +14,7 @@ const OPEN: [&str; 1] = ["artefacts"];
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Walls {
     /// Places and system calls of each command, where the sandbox as a whole has no namespaces.
-    pub cell: Option<Cell>,
+    pub cell: Option<CommandConfinement>,
     /// What all commands share.
     pub domain: Domain,
     /// System calls that commands don't have although podbayd has them.
@@ -52,8 +52,8 @@ impl Walls {
     ///
     /// # Errors
     /// When the kernel can't confine commands as the cell says.
-    pub fn bars(&self) -> io::Result<Option<Bars>> {
-        self.cell.as_ref().map(Cell::prepare).transpose().map_err(io::Error::other)
+    pub fn bars(&self) -> io::Result<Option<PreparedConfinement>> {
+        self.cell.as_ref().map(CommandConfinement::prepare).transpose().map_err(io::Error::other)
     }
 
     /// Puts this process, and all that it starts, behind them.

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Stdio;
 
-use podbay_jail::Bars;
+use podbay_jail::PreparedConfinement;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::OnceCell;
@@ -121,7 +121,7 @@ impl Zygote {
 
 /// The zygote's life, until podbayd is gone. Its children, the shims, stay. It goes behind the walls, and with it all that
 /// it starts; commands go behind the bars as well.
-pub fn main(socket: OwnedFd, walls: &Walls, bars: Option<Bars>) -> i32 {
+pub fn main(socket: OwnedFd, walls: &Walls, bars: Option<PreparedConfinement>) -> i32 {
     // After a restart it runs podbayd's own program anew, which makes it readable where that isn't a sealed copy.
     sys::hide_memory();
     sys::heed_signals();

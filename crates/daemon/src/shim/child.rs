@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process;
 use std::sync::Arc;
 
-use podbay_jail::{Bars, Errands};
+use podbay_jail::{PreparedConfinement, SeccompListener};
 use podbay_proto::exec::{Limits, Program};
 use podbay_proto::{Error, ErrorCode, RawPath, Result};
 use rustix::process::{Resource, Rlimit};
@@ -32,14 +32,18 @@ pub struct Child {
     /// Standard error, unless it goes where standard output goes.
     pub stderr: Option<OwnedFd>,
     /// What it asks the shim to do for it.
-    pub errands: Option<Errands>,
+    pub errands: Option<SeccompListener>,
 }
 
 /// Starts it, behind bars where there are any.
 ///
 /// # Errors
 /// `spawn_failed`, or what is wrong with the working directory.
-pub fn spawn(start: &control::Start, confinement: Option<&Confinement>, bars: Option<Bars>) -> Result<Child> {
+pub fn spawn(
+    start: &control::Start,
+    confinement: Option<&Confinement>,
+    bars: Option<PreparedConfinement>,
+) -> Result<Child> {
     let mut command = command_line(start)?;
     let (stdout, stdout_theirs) = pipe()?;
     let (stderr, stderr_theirs) = if start.command.merge {

@@ -18,7 +18,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use podbay_jail::{Bars, Errands};
+use podbay_jail::{PreparedConfinement, SeccompListener};
 use podbay_proto::exec::{Exit, Info, Process, Signalled, State, Stream, Target, Usage};
 use podbay_proto::message::{HeadReader, MAX_ANSWER, decode_head, encode_head};
 use podbay_proto::record;
@@ -52,7 +52,7 @@ const MOST_CONNECTIONS: usize = 512;
 /// Runs a command to its end. Called in a fresh fork of the zygote; the process ends with this call.
 ///
 /// Where commands are confined more than the shim, `bars` are what keeps them.
-pub fn run(listener: OwnedFd, line: OwnedFd, files: (File, File), bars: Option<Bars>) -> i32 {
+pub fn run(listener: OwnedFd, line: OwnedFd, files: (File, File), bars: Option<PreparedConfinement>) -> i32 {
     // With nobody to tell, the record without an outcome tells that it is unknown.
     match Shim::start(listener.into(), line.into(), files, bars).and_then(|mut shim| shim.attend()) {
         Ok(()) => 0,
@@ -80,7 +80,7 @@ struct Shim {
     has_children: bool,
     confinement: Option<Confinement>,
     /// What the command and its children ask to be done for them.
-    errands: Option<Errands>,
+    errands: Option<SeccompListener>,
     listener: UnixListener,
     connections: Vec<Connection>,
     children: OwnedFd,
@@ -100,7 +100,7 @@ impl Shim {
         listener: UnixListener,
         mut line: UnixStream,
         (output, record): (File, File),
-        bars: Option<Bars>,
+        bars: Option<PreparedConfinement>,
     ) -> io::Result<Self> {
         // podbayd takes a shim that hasn't spoken for one that will never run anything: so this comes first, and must succeed.
         line.write_all(&encode_head(&Report::Begun).map_err(io::Error::other)?)?;

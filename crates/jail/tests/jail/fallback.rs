@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use podbay_jail::{Cell, Domain, Exit, Isolation, Jail, Mount, Network, own_id, spawn};
+use podbay_jail::{CommandConfinement, Domain, Exit, Isolation, Jail, Mount, Network, own_id, spawn};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::harness::{Case, Verdict, World, attempt, skip, start, unreadable};
@@ -49,14 +49,14 @@ pub(crate) fn jail(world: &World) -> Jail {
 
 /// Tries something as a command does: behind podbayd's walls and its own.
 pub(crate) fn attempt_as_command(jail: &Jail, inside: impl FnOnce() -> Verdict) {
-    let cell = Cell::of(jail).unwrap();
+    let cell = CommandConfinement::of(jail).unwrap();
     attempt(jail, || {
         step_in(&cell)?;
         inside()
     });
 }
 
-fn step_in(cell: &Cell) -> Verdict {
+fn step_in(cell: &CommandConfinement) -> Verdict {
     Domain::default().enter().signals?;
     let bars = cell.prepare().map_err(|error| error.to_string())?;
     bars.enter(None).map_err(|error| error.to_string())
@@ -206,7 +206,7 @@ fn network(world: &World) {
 /// A command against podbayd, whose user it shares, and against its own shim.
 fn podbayd(world: &World) {
     let jail = jail(world);
-    let cell = Cell::of(&jail).unwrap();
+    let cell = CommandConfinement::of(&jail).unwrap();
     attempt(&jail, || {
         let podbayd = std::process::id();
         let tell = |what: Verdict| what.map_or_else(|_| 1, |()| 0);
@@ -436,7 +436,7 @@ fn giving_away(world: &World) {
     for _ in 0..300 {
         let dir = world.directory("box");
         let mut jail = jail_at(world, &workspace);
-        podbay_jail::furnish(&dir, &mut jail).unwrap();
+        podbay_jail::make_host_dirs(&dir, &mut jail).unwrap();
         let owner = fs::symlink_metadata(jail.state.unwrap()).unwrap();
         assert_eq!(std::os::unix::fs::MetadataExt::uid(&owner), OWNER, "the control: it is given away");
         assert_eq!(std::os::unix::fs::MetadataExt::uid(&fs::metadata(&precious).unwrap()), 0);

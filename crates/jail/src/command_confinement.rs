@@ -17,18 +17,18 @@ use rustix::net::{
 use seccompiler::BpfProgram;
 use serde::{Deserialize, Serialize};
 
-use crate::errand::{self, Errands};
-use crate::error::{Failure, JailError};
-use crate::fence::{self, Openable};
-use crate::filter::{self, Alone, Beside};
+use crate::error::{FailedStep, JailError};
 use crate::ids::own_id;
 use crate::jail::{Jail, Network};
-use crate::{area, guardian, source};
+use crate::landlock::Openable;
+use crate::seccomp::{LandlockProfile, Profile};
+use crate::seccomp_notify::SeccompListener;
+use crate::{host_dirs, host_mounts, landlock, seccomp, seccomp_notify, without_namespaces};
 
 /// What commands of a jail without namespaces may use: plain data, which can be handed to another process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Cell {
+pub struct CommandConfinement {
     /// Places of the host, and whether they can be written.
     given: Vec<(PathBuf, bool)>,
     network: bool,
@@ -36,7 +36,7 @@ pub struct Cell {
     own: Option<u32>,
 }
 
-impl Cell {
+impl CommandConfinement {
     /// What commands of this jail may use.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl Cell {
         let mut given: Vec<(PathBuf, bool)> =
             [&jail.workspace, &jail.temporary].into_iter().flatten().map(|place| (place.clone(), true)).collect();
         if let Some(state) = &jail.state {
-            given.extend([(state.join(area::ARTEFACTS), true), (state.join(area::COMMANDS), false)]);
+            given.extend([(state.join(host_dirs::ARTEFACTS), true), (state.join(host_dirs::COMMANDS), false)]);
         }
         given.extend(jail.mounts.iter().map(|mount| (mount.host.clone(), mount.writable)));
         let own = rustix::process::geteuid().is_root().then(|| own_id(&jail.id)).transpose()?;
@@ -56,29 +56,30 @@ impl Cell {
     ///
     /// # Errors
     /// When a place is gone, or the kernel can't confine like that.
-    pub fn prepare(&self) -> Result<Bars, Failure> {
+    pub fn prepare(&self) -> Result<PreparedConfinement, FailedStep> {
         let mut openable = Openable::system(self.network);
         for (place, writable) in &self.given {
-            openable.given.push((source::open_without_links(place)?, *writable));
+            openable.given.push((host_mounts::open_without_links(place)?, *writable));
         }
         // Real paths: what was opened through no link is where it was said to be.
         let places = self.given.iter().filter(|(_, writable)| *writable).map(|(place, _)| place.clone()).collect();
         // Asked of the process itself: the workspace, by which its user was chosen, may be another by now.
         let owns_nothing = self.own == Some(rustix::process::geteuid().as_raw());
-        let compile =
-            |metadata| filter::compile(Beside::Landlock(Alone { unix: false, network: self.network, metadata }));
-        Ok(Bars {
-            rules: fence::unapplied(&openable)?,
+        let compile = |metadata| {
+            seccomp::compile(Profile::Landlock(LandlockProfile { unix: false, network: self.network, metadata }))
+        };
+        Ok(PreparedConfinement {
+            rules: landlock::unapplied(&openable)?,
             program: compile(true)?,
-            question: if owns_nothing { None } else { Some((errand::filter(), compile(false)?)) },
+            question: if owns_nothing { None } else { Some((seccomp_notify::filter(), compile(false)?)) },
             places,
         })
     }
 }
 
-/// A prepared [`Cell`].
+/// A prepared [`CommandConfinement`].
 #[derive(Debug)]
-pub struct Bars {
+pub struct PreparedConfinement {
     rules: OwnedFd,
     program: BpfProgram,
     /// Where modes and times are asked about: the filter that asks, and the one that refuses where nobody can be asked.
@@ -86,7 +87,7 @@ pub struct Bars {
     places: Vec<PathBuf>,
 }
 
-impl Bars {
+impl PreparedConfinement {
     /// The same, its descriptor moved to a number. What was open there is closed.
     ///
     /// # Errors
@@ -105,7 +106,7 @@ impl Bars {
     }
 
     /// Confines this thread and all that it starts, for good. Through `asking`, a socket, goes the end at which
-    /// [`Errands`] arrive; without one, they are refused. It only makes system calls.
+    /// [`SeccompListener`] arrive; without one, they are refused. It only makes system calls.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -116,7 +117,7 @@ impl Bars {
         }
         install(&self.program)?;
         let Some((questions, refusal)) = &self.question else { return Ok(()) };
-        let listener = asking.map(|asking| Ok((asking, errand::listen(questions)?))).transpose();
+        let listener = asking.map(|asking| Ok((asking, seccomp_notify::listen(questions)?))).transpose();
         match listener {
             Ok(Some((asking, listener))) => send(asking, listener.as_fd()),
             Ok(None) => install(refusal),
@@ -137,7 +138,7 @@ impl Bars {
     ///
     /// # Errors
     /// When it can't be received.
-    pub fn errands(&self, asked: BorrowedFd<'_>) -> io::Result<Option<Errands>> {
+    pub fn errands(&self, asked: BorrowedFd<'_>) -> io::Result<Option<SeccompListener>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
@@ -149,7 +150,7 @@ impl Bars {
         }
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(mut fds) = message {
-                return Ok(fds.next().map(|listener| Errands::new(listener, self.places.clone())));
+                return Ok(fds.next().map(|listener| SeccompListener::new(listener, self.places.clone())));
             }
         }
         Ok(None)
@@ -179,6 +180,6 @@ pub fn end_descendants() {
     // Looking through /proc takes longer than asking the kernel.
     let none = rustix::process::wait(rustix::process::WaitOptions::NOHANG);
     if !matches!(none, Err(rustix::io::Errno::CHILD)) {
-        guardian::end_all();
+        without_namespaces::end_all();
     }
 }

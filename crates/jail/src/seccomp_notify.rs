@@ -91,20 +91,20 @@ const IS_VALID: u64 = 0x4008_2102;
 
 /// The questions of one command.
 #[derive(Debug)]
-pub struct Errands {
+pub struct SeccompListener {
     listener: OwnedFd,
     /// Where files may be changed: real paths.
     places: Vec<PathBuf>,
 }
 
-impl AsFd for Errands {
+impl AsFd for SeccompListener {
     /// Readable when there is a question.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }
 }
 
-impl Errands {
+impl SeccompListener {
     pub(crate) fn new(listener: OwnedFd, places: Vec<PathBuf>) -> Self {
         Self { listener, places }
     }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
-use crate::error::{Failure, Step};
+use crate::error::{FailedStep, Step};
 use crate::etc;
 use crate::ids::{Ids, apply_idmap};
 use crate::jail::{Jail, STATE, WORKSPACE};
@@ -28,16 +28,16 @@ pub(crate) const DEVICES: [(&str, u32, u32); 6] =
     [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
 
 /// A detached mount and the place for it.
-pub(crate) struct Source {
+pub(crate) struct HostMount {
     pub(crate) tree: OwnedFd,
     pub(crate) inside: PathBuf,
     pub(crate) directory: bool,
 }
 
 /// Everything of the host's that a jail will see.
-pub(crate) struct Sources {
+pub(crate) struct HostMounts {
     /// Mounts of programs and of /etc, read-only.
-    pub(crate) system: Vec<Source>,
+    pub(crate) system: Vec<HostMount>,
     /// Links to make: place and target.
     pub(crate) links: Vec<(PathBuf, PathBuf)>,
     /// Small files to write: place and contents.
@@ -45,12 +45,12 @@ pub(crate) struct Sources {
     /// Devices by name below /dev.
     pub(crate) devices: Vec<(&'static str, OwnedFd)>,
     /// The workspace, podbayd's state and what the caller asked for, outermost first.
-    pub(crate) given: Vec<Source>,
+    pub(crate) given: Vec<HostMount>,
 }
 
-impl Sources {
+impl HostMounts {
     /// Opens all of it.
-    pub(crate) fn open(jail: &Jail, ids: &Ids) -> Result<Self, Failure> {
+    pub(crate) fn open(jail: &Jail, ids: &Ids) -> Result<Self, FailedStep> {
         let mut sources =
             Self { system: Vec::new(), links: Vec::new(), files: Vec::new(), devices: Vec::new(), given: Vec::new() };
         sources.programs()?;
@@ -72,7 +72,7 @@ impl Sources {
         Ok(sources)
     }
 
-    fn programs(&mut self) -> Result<(), Failure> {
+    fn programs(&mut self) -> Result<(), FailedStep> {
         for name in PROGRAMS {
             let host = Path::new("/").join(name);
             match fs::symlink_metadata(&host) {
@@ -82,20 +82,20 @@ impl Sources {
                 }
                 Ok(_) => self.read_only(&host, &host)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(Failure::new(format!("look at {}", host.display()), error)),
+                Err(error) => return Err(FailedStep::new(format!("look at {}", host.display()), error)),
             }
         }
         Ok(())
     }
 
     /// Adds a read-only view of a trusted part of the host.
-    pub(crate) fn read_only(&mut self, host: &Path, inside: &Path) -> Result<(), Failure> {
+    pub(crate) fn read_only(&mut self, host: &Path, inside: &Path) -> Result<(), FailedStep> {
         let step = || format!("open {} for the sandbox", host.display());
         let tree = detached(host).step(step)?;
         let attr = MountAttr { set: RDONLY | NOSUID | NODEV, propagation: PRIVATE, ..Default::default() };
         sys::mount_setattr(tree.as_fd(), true, attr).step(|| format!("make {} read-only", host.display()))?;
         let directory = is_directory(&tree).step(step)?;
-        self.system.push(Source { tree, inside: inside.to_owned(), directory });
+        self.system.push(HostMount { tree, inside: inside.to_owned(), directory });
         Ok(())
     }
 }
@@ -115,10 +115,10 @@ fn is_directory(fd: &OwnedFd) -> rustix::io::Result<bool> {
 
 /// Opens a host path that the caller named, through no link at all: a part of it may be writable
 /// for a sandbox, and a link there would be that sandbox's choice.
-pub(crate) fn open_without_links(host: &Path) -> Result<OwnedFd, Failure> {
+pub(crate) fn open_without_links(host: &Path) -> Result<OwnedFd, FailedStep> {
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     openat2(CWD, host, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve).map_err(|error| {
-        let failure = Failure::new(format!("open {} for the sandbox", host.display()), error);
+        let failure = FailedStep::new(format!("open {} for the sandbox", host.display()), error);
         match error {
             rustix::io::Errno::LOOP => failure.fix("it is a symbolic link or leads through one: give its real path"),
             rustix::io::Errno::NOENT => failure.fix("make it first"),
@@ -127,12 +127,12 @@ pub(crate) fn open_without_links(host: &Path) -> Result<OwnedFd, Failure> {
     })
 }
 
-fn given(host: &Path, inside: &Path, writable: bool, ids: &Ids) -> Result<Source, Failure> {
+fn given(host: &Path, inside: &Path, writable: bool, ids: &Ids) -> Result<HostMount, FailedStep> {
     let found = open_without_links(host)?;
     let stat = fstat(&found).step(|| format!("look at {}", host.display()))?;
     let kind = FileType::from_raw_mode(stat.st_mode);
     if !kind.is_dir() && !kind.is_file() && !kind.is_socket() {
-        let failure = Failure::new(format!("mount {}", host.display()), io::Error::from_raw_os_error(libc::EINVAL));
+        let failure = FailedStep::new(format!("mount {}", host.display()), io::Error::from_raw_os_error(libc::EINVAL));
         return Err(failure.fix("only directories, files and sockets can be given to a sandbox"));
     }
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
@@ -149,17 +149,17 @@ fn given(host: &Path, inside: &Path, writable: bool, ids: &Ids) -> Result<Source
                 }
                 _ => "mapping ids needs a real root: run as an ordinary user, or without this directory",
             };
-            Failure::new(format!("map the owner of {} to the sandbox", host.display()), error).fix(fix)
+            FailedStep::new(format!("map the owner of {} to the sandbox", host.display()), error).fix(fix)
         })?;
     }
     let set = NOSUID | NODEV | if writable { 0 } else { RDONLY };
     sys::mount_setattr(tree.as_fd(), true, MountAttr { set, propagation: PRIVATE, ..Default::default() })
         .step(|| format!("set the mount flags of {}", host.display()))?;
-    Ok(Source { tree, inside: inside.to_owned(), directory: kind.is_dir() })
+    Ok(HostMount { tree, inside: inside.to_owned(), directory: kind.is_dir() })
 }
 
 /// A device of the host, which must be the one that its name says: /dev of a container can be anything.
-fn device(name: &'static str, major: u32, minor: u32) -> Result<OwnedFd, Failure> {
+fn device(name: &'static str, major: u32, minor: u32) -> Result<OwnedFd, FailedStep> {
     let path = Path::new("/dev").join(name);
     let meta = fs::symlink_metadata(&path).step(|| format!("look at {}", path.display()))?;
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
@@ -168,7 +168,7 @@ fn device(name: &'static str, major: u32, minor: u32) -> Result<OwnedFd, Failure
     let (found_major, found_minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
     let right = FileType::from_raw_mode(stat.st_mode).is_char_device() && (found_major, found_minor) == (major, minor);
     if !right || !meta.file_type().is_char_device() || meta.rdev() != stat.st_rdev {
-        let failure = Failure::new(format!("use {}", path.display()), io::Error::from_raw_os_error(libc::ENODEV));
+        let failure = FailedStep::new(format!("use {}", path.display()), io::Error::from_raw_os_error(libc::ENODEV));
         return Err(failure.fix(format!("it is not the character device {major}:{minor}: repair the host's /dev")));
     }
     let attr = MountAttr { set: NOSUID | NOEXEC, propagation: PRIVATE, ..Default::default() };

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Gid, Mode, OFlags, Uid, fchmod, fchown, mkdirat, openat};
 use rustix::path::Arg;
 
-use crate::error::{Failure, JailError, Step};
+use crate::error::{FailedStep, JailError, Step};
 use crate::ids::Who;
 use crate::jail::Jail;
 
@@ -28,7 +28,7 @@ pub(crate) const ARTEFACTS: &str = "artefacts";
 ///
 /// # Errors
 /// When a directory can't be made, or couldn't be reached by the sandbox's user.
-pub fn furnish(dir: &Path, jail: &mut Jail) -> Result<(), JailError> {
+pub fn make_host_dirs(dir: &Path, jail: &mut Jail) -> Result<(), JailError> {
     let who = Who::of(jail)?;
     if who.switches {
         open_the_way(dir)?;
@@ -37,7 +37,7 @@ pub fn furnish(dir: &Path, jail: &mut Jail) -> Result<(), JailError> {
     let parent = open(CWD, dir).step(|| format!("open {}", dir.display()))?;
     // Others look for nothing in here, but root's sandbox has to get through.
     let place = make(parent.as_fd(), AREA, 0o711)?;
-    let own = |parent: BorrowedFd<'_>, name: &str, inner: &[&str]| -> Result<PathBuf, Failure> {
+    let own = |parent: BorrowedFd<'_>, name: &str, inner: &[&str]| -> Result<PathBuf, FailedStep> {
         let made = make(parent, name, 0o700)?;
         let inner = inner.iter().map(|name| make(made.as_fd(), name, 0o700)).collect::<Result<Vec<_>, _>>()?;
         // Given away at the very end, from the inside out, and by descriptor: the owner of a workspace is a user of this
@@ -62,7 +62,7 @@ fn open(parent: BorrowedFd<'_>, path: impl Arg) -> rustix::io::Result<OwnedFd> {
 }
 
 /// Makes a directory and opens it.
-fn make(parent: BorrowedFd<'_>, name: &str, mode: u32) -> Result<OwnedFd, Failure> {
+fn make(parent: BorrowedFd<'_>, name: &str, mode: u32) -> Result<OwnedFd, FailedStep> {
     let mode = Mode::from_raw_mode(mode);
     let made = mkdirat(parent, name, mode).and_then(|()| {
         let made = open(parent, name)?;
@@ -87,7 +87,7 @@ fn open_the_way(dir: &Path) -> Result<(), JailError> {
             fs::set_permissions(place, open).step(|| format!("open the way through {}", place.display()))?;
             continue;
         }
-        let failure = Failure::new(format!("let the sandbox's user through {}", place.display()), denied());
+        let failure = FailedStep::new(format!("let the sandbox's user through {}", place.display()), denied());
         let fix = "root's sandboxes have a user of their own, who must get to their directories: set PODBAY_HOME to a \
                    place that everybody can get through to";
         return Err(failure.fix(fix).into());

@@ -9,14 +9,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
-use landlock::{
+use ::landlock::{
     AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus,
     Scope,
 };
 use rustix::fs::{FileType, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
-use crate::fence::{self, REFER};
+use crate::landlock::{self, REFER};
 
 /// Why commands that may gain privileges aren't confined.
 pub const ESCALATION: &str = "this container allows privilege escalation (allowPrivilegeEscalation), so that programs such \
@@ -48,11 +48,11 @@ pub struct Entered {
 impl Domain {
     /// Enters, with everything that this thread starts from now on, for good. Where the kernel enforces less, so does this.
     pub fn enter(&self) -> Entered {
-        let abi = fence::abi();
+        let abi = landlock::abi();
         let nothing =
             |why: String| Entered { abi, domain: Err(why.clone()), signals: Err(why.clone()), directory: Err(why) };
         if abi < REFER {
-            return nothing(fence::lacking(abi, REFER));
+            return nothing(landlock::lacking(abi, REFER));
         }
         // Without it the kernel lets nobody in, and with it no program gains privileges: it must not be set here, because
         // a container that hasn't set it may be one whose user relies on `sudo`.
@@ -64,8 +64,8 @@ impl Domain {
             None => Err("podbayd's directory is protected by other means".into()),
         };
         let signals = match abi {
-            fence::SCOPED.. => Ok(()),
-            _ => Err(fence::lacking(abi, fence::SCOPED)),
+            landlock::SCOPED.. => Ok(()),
+            _ => Err(landlock::lacking(abi, landlock::SCOPED)),
         };
         let (directory, places) = match around {
             Ok((mut around, open)) => {
@@ -122,12 +122,12 @@ fn look_at(path: &Path) -> io::Result<OwnedFd> {
 
 /// Enters a domain in which only these places can be written, or all without them.
 fn restrict(places: Option<Vec<OwnedFd>>) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let abi = fence::known();
+    let abi = landlock::known();
     let write = AccessFs::from_write(abi);
     // A domain that handles no access to files at all would forbid moving them, on kernels before Linux 6.13.
     let handled: BitFlags<AccessFs> = if places.is_some() { write } else { AccessFs::Refer.into() };
     let mut rules = Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(handled)?;
-    if fence::abi() >= fence::SCOPED {
+    if landlock::abi() >= landlock::SCOPED {
         rules = rules.scope(Scope::Signal)?;
     }
     let mut rules = rules.create()?;

@@ -1,15 +1,17 @@
 //! Landlock: the second wall behind the mounts, and the only one where there are no namespaces.
 
+pub(crate) mod domain;
+
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use landlock::{
+use ::landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 
-use crate::error::{Failure, Step};
-use crate::{etc, source};
+use crate::error::{FailedStep, Step};
+use crate::{etc, host_mounts};
 
 /// The newest ABI whose rights are asked for; older kernels enforce the part that they know.
 const KNOWN: ABI = ABI::V6;
@@ -81,7 +83,7 @@ pub(crate) fn lacking(abi: i32, wanted: i32) -> String {
 
 /// What is asked of Landlock inside the namespaces: nothing is written outside of the writable
 /// places, no abstract socket and no process outside is reached.
-pub(crate) fn around(writable: &[PathBuf]) -> Result<RulesetStatus, Failure> {
+pub(crate) fn around(writable: &[PathBuf]) -> Result<RulesetStatus, FailedStep> {
     if abi() < REFER {
         return Ok(RulesetStatus::NotEnforced);
     }
@@ -136,8 +138,8 @@ impl Openable {
         let resolver = network.then_some("resolv.conf");
         let etc = etc::TAKEN.iter().chain(&SETTINGS).copied().chain(resolver);
         let etc = etc.map(|name| Path::new("/etc").join(name));
-        let programs = source::PROGRAMS.iter().map(|name| Path::new("/").join(name));
-        let devices = source::DEVICES.iter().filter(|(name, ..)| *name != "tty");
+        let programs = host_mounts::PROGRAMS.iter().map(|name| Path::new("/").join(name));
+        let devices = host_mounts::DEVICES.iter().filter(|(name, ..)| *name != "tty");
         Self {
             readable: programs.chain(etc).chain([PathBuf::from("/proc")]).collect(),
             devices: devices.map(|(name, ..)| Path::new("/dev").join(name)).collect(),
@@ -151,7 +153,7 @@ impl Openable {
 type Refused = Box<dyn std::error::Error + Send + Sync>;
 
 /// Landlock as the only wall: nothing can be opened but this, and the kernel must enforce all of it.
-pub(crate) fn alone(openable: &Openable) -> Result<(), Failure> {
+pub(crate) fn alone(openable: &Openable) -> Result<(), FailedStep> {
     let applied = || -> Result<(), Refused> {
         match rules(openable, &[Scope::AbstractUnixSocket, Scope::Signal])?.restrict_self()?.ruleset {
             RulesetStatus::FullyEnforced => Ok(()),
@@ -162,7 +164,7 @@ pub(crate) fn alone(openable: &Openable) -> Result<(), Failure> {
 }
 
 /// The same rules without the scopes, in a descriptor, to be applied between fork and exec.
-pub(crate) fn unapplied(openable: &Openable) -> Result<OwnedFd, Failure> {
+pub(crate) fn unapplied(openable: &Openable) -> Result<OwnedFd, FailedStep> {
     let made = || -> Result<OwnedFd, Refused> {
         Option::<OwnedFd>::from(rules(openable, &[])?).ok_or_else(|| "the kernel has no Landlock".into())
     };

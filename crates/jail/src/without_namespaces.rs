@@ -13,22 +13,22 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 
-use crate::error::{Failure, JailError, Step};
-use crate::fence::{self, Openable};
-use crate::filter::{self, Alone, Beside};
+use crate::error::{FailedStep, JailError, Step};
 use crate::ids::Who;
 use crate::jail::{Jail, Network};
 use crate::jailed::Jailed;
+use crate::landlock::Openable;
+use crate::seccomp::{LandlockProfile, Profile};
 use crate::spawn::{await_go, check_maker, descriptors, handshake, introduce, run, settle};
 use crate::sys::{self, Cloned};
-use crate::{limits, privileges, source};
+use crate::{host_mounts, landlock, limits, privileges, seccomp};
 
 /// As [`spawn`](crate::spawn), for [`Isolation::Landlock`](crate::Isolation::Landlock).
 pub(crate) fn spawn(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> i32) -> Result<Jailed, JailError> {
-    if fence::abi() < fence::SCOPED {
+    if landlock::abi() < landlock::SCOPED {
         return Err(JailError::Unsupported {
             what: "isolation: landlock".into(),
-            why: format!("this kernel's Landlock has ABI {}, {} is needed", fence::abi(), fence::SCOPED),
+            why: format!("this kernel's Landlock has ABI {}, {} is needed", landlock::abi(), landlock::SCOPED),
             fix: "use Linux 6.12 or newer with `landlock` among its `lsm=`".into(),
         });
     }
@@ -37,8 +37,8 @@ pub(crate) fn spawn(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> 
         return Err(JailError::invalid("workspace", "", reason));
     };
     let who = Who::of(jail)?;
-    let alone = Alone { unix: true, network: jail.network != Network::None, metadata: true };
-    let program = filter::compile(Beside::Landlock(alone))?;
+    let alone = LandlockProfile { unix: true, network: jail.network != Network::None, metadata: true };
+    let program = seccomp::compile(Profile::Landlock(alone))?;
     let openable = openable(jail)?;
     let (ours, theirs) = handshake()?;
     // SAFETY: the caller promises one thread; the child ends in `guard` and never returns here.
@@ -64,14 +64,14 @@ pub(crate) fn spawn(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> 
     settle(jailed, introduced)
 }
 
-fn openable(jail: &Jail) -> Result<Openable, Failure> {
+fn openable(jail: &Jail) -> Result<Openable, FailedStep> {
     let mut openable = Openable::system(jail.network != Network::None);
     openable.processes = true;
     for directory in [&jail.workspace, &jail.state, &jail.temporary].into_iter().flatten() {
-        openable.given.push((source::open_without_links(directory)?, true));
+        openable.given.push((host_mounts::open_without_links(directory)?, true));
     }
     for mount in &jail.mounts {
-        openable.given.push((source::open_without_links(&mount.host)?, mount.writable));
+        openable.given.push((host_mounts::open_without_links(&mount.host)?, mount.writable));
     }
     // podbayd runs its own program again when one of its processes was killed.
     let program = rustix::fs::open("/proc/self/exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
@@ -81,7 +81,7 @@ fn openable(jail: &Jail) -> Result<Openable, Failure> {
 
 /// The guardian's whole life: starts the first process, waits for an end, ends all.
 fn guard(theirs: &OwnedFd, first: impl FnOnce()) -> ! {
-    let guarded = || -> Result<std::ffi::c_int, Failure> {
+    let guarded = || -> Result<std::ffi::c_int, FailedStep> {
         // Both kinds of end arrive as signals, taken one by one below.
         sys::block_signals().step(|| "block the signals".into())?;
         rustix::process::set_parent_process_death_signal(Some(Signal::TERM))
@@ -198,7 +198,7 @@ fn confine(
     program: &seccompiler::BpfProgram,
     guardian: Pid,
     kept: &[RawFd],
-) -> Result<(), Failure> {
+) -> Result<(), FailedStep> {
     sys::reset_signals().step(|| "reset the signals".into())?;
     sys::replace_environment(&jail.environment()).step(|| "replace the environment".into())?;
     rustix::process::umask(Mode::from_raw_mode(0o022));
@@ -208,12 +208,12 @@ fn confine(
     rustix::process::chdir(workspace).step(|| format!("enter {}", workspace.display()))?;
     limits::apply(jail)?;
     privileges::drop_held()?;
-    fence::alone(openable)?;
+    landlock::alone(openable)?;
     descriptors(kept)?;
     privileges::become_undumpable()?;
     privileges::tie_to_maker()?;
     if rustix::process::getppid() != Some(guardian) {
         sys::exit(125);
     }
-    filter::install(program)
+    seccomp::install(program)
 }

@@ -20,7 +20,7 @@ use seccompiler::{
 use serde::{Deserialize, Serialize};
 
 use self::sockets::{AUDITED, Family, NETWORK, UNIX, UNIX_CONNECTED, UNIX_STREAMS};
-use crate::error::{Failure, Step};
+use crate::error::{FailedStep, Step};
 
 #[cfg(target_arch = "x86_64")]
 const ARCH: TargetArch = TargetArch::x86_64;
@@ -118,20 +118,20 @@ const KEXEC_FILE_LOAD: libc::c_long = 294;
 /// Linux 6.15; libc has no name for it yet.
 const OPEN_TREE_ATTR: libc::c_long = 467;
 
-/// Beside which walls the filter stands.
+/// Profile which walls the filter stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Beside {
+pub(crate) enum Profile {
     /// Namespaces: UNIX, IPv4 and IPv6 sockets and route lookups can be made.
     Namespaces,
     /// Landlock alone: nothing that reaches the host past it.
-    Landlock(Alone),
+    Landlock(LandlockProfile),
     /// Somebody else's container: packages with set-id programs can be installed there.
     Container,
 }
 
 /// What may be done beside Landlock alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Alone {
+pub(crate) struct LandlockProfile {
     /// UNIX stream sockets can be made: podbayd and its shims speak by them. Landlock doesn't keep anybody from
     /// connecting to the host's, so commands can't have them.
     pub(crate) unix: bool,
@@ -143,23 +143,23 @@ pub(crate) struct Alone {
 }
 
 /// Compiles the filter for this architecture.
-pub(crate) fn compile(beside: Beside) -> Result<BpfProgram, Failure> {
+pub(crate) fn compile(beside: Profile) -> Result<BpfProgram, FailedStep> {
     let make = || -> Result<BpfProgram, seccompiler::BackendError> {
         let mut rules: BTreeMap<i64, Vec<SeccompRule>> = DENIED.iter().map(|call| (*call, Vec::new())).collect();
         clone(&mut rules)?;
         terminals(&mut rules)?;
         personality(&mut rules)?;
-        if beside != Beside::Container {
+        if beside != Profile::Container {
             set_id::refuse(&mut rules)?;
         }
         match beside {
-            Beside::Namespaces | Beside::Container => {
+            Profile::Namespaces | Profile::Container => {
                 let [inet, inet6, netlink] = &NETWORK;
-                let netlink = if beside == Beside::Container { &AUDITED } else { netlink };
+                let netlink = if beside == Profile::Container { &AUDITED } else { netlink };
                 sockets::allow(&mut rules, libc::SYS_socket, &[&UNIX, inet, inet6, netlink])?;
                 sockets::allow(&mut rules, libc::SYS_socketpair, &[&UNIX])?;
             }
-            Beside::Landlock(alone) => past_landlock(&mut rules, alone)?,
+            Profile::Landlock(alone) => past_landlock(&mut rules, alone)?,
         }
         let denied: BpfProgram =
             SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32), ARCH)?
@@ -170,11 +170,11 @@ pub(crate) fn compile(beside: Beside) -> Result<BpfProgram, Failure> {
 }
 
 /// Installs it for this process and all that it starts.
-pub(crate) fn install(program: &BpfProgram) -> Result<(), Failure> {
+pub(crate) fn install(program: &BpfProgram) -> Result<(), FailedStep> {
     seccompiler::apply_filter(program).map_err(std::io::Error::other).step(|| "install the system call filter".into())
 }
 
-/// What commands can't call although podbayd can. Where there is Landlock alone, a [`Cell`](crate::Cell) has this in it.
+/// What commands can't call although podbayd can. Where there is Landlock alone, a [`CommandConfinement`](crate::CommandConfinement) has this in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CommandFilter {
@@ -191,10 +191,10 @@ impl CommandFilter {
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn install(self) -> Result<(), Failure> {
+    pub fn install(self) -> Result<(), FailedStep> {
         let mut program = match self {
             Self::Local => answers(&[(libc::SYS_openat2, libc::ENOSYS)]),
-            Self::Container => return install(&compile(Beside::Container)?),
+            Self::Container => return install(&compile(Profile::Container)?),
             Self::Mark => Vec::new(),
         };
         program.push(operation(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW));
@@ -205,12 +205,12 @@ impl CommandFilter {
 /// Before the compiled rules, with answers of their own: x32 calls (which carry a high bit under x86_64's name), calls newer
 /// than this list, and `clone3`, whose flags are behind a pointer (libc falls back to `clone`), don't exist. The rules
 /// themselves begin by killing other architectures.
-fn prelude(beside: Beside) -> BpfProgram {
+fn prelude(beside: Profile) -> BpfProgram {
     let mut calls = vec![(libc::SYS_clone3, libc::ENOSYS)];
-    if matches!(beside, Beside::Landlock(Alone { unix: false, .. })) {
+    if matches!(beside, Profile::Landlock(LandlockProfile { unix: false, .. })) {
         calls.push((libc::SYS_openat2, libc::ENOSYS));
     }
-    if beside != Beside::Container {
+    if beside != Profile::Container {
         calls.extend(set_id::ATTRIBUTES.map(|call| (call, libc::EOPNOTSUPP)));
     }
     let mut program = answers(&calls);
@@ -341,7 +341,7 @@ const OWNERS: &[libc::c_long] = &[
 const OF_SOCKETS: &[libc::c_long] =
     &[libc::SYS_bind, libc::SYS_connect, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4];
 
-fn past_landlock(rules: &mut Rules, alone: Alone) -> Built<()> {
+fn past_landlock(rules: &mut Rules, alone: LandlockProfile) -> Built<()> {
     rules.extend(PAST_LANDLOCK.iter().map(|call| (*call, Vec::new())));
     rules.extend(OWNERS.iter().map(|call| (*call, Vec::new())));
     if !alone.metadata {

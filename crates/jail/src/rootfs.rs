@@ -11,9 +11,9 @@ use rustix::mount::{
     fsconfig_set_string, fsmount, fsopen, move_mount, open_tree, unmount,
 };
 
-use crate::error::{Failure, Step};
+use crate::error::{FailedStep, Step};
+use crate::host_mounts::HostMounts;
 use crate::jail::{ARTEFACTS, Jail, STATE, WORKSPACE};
-use crate::source::Sources;
 use crate::sys::{self, MountAttr, RDONLY};
 
 /// Bytes for everything temporary, where no limit was asked for.
@@ -41,14 +41,14 @@ const MASKED: [&str; 15] = [
 const READ_ONLY: [&str; 5] = ["bus", "fs", "irq", "pressure", "sys"];
 
 /// Builds the root and makes it this process's. Returns the writable places.
-pub(crate) fn enter(jail: &Jail, sources: Sources) -> Result<Vec<PathBuf>, Failure> {
+pub(crate) fn enter(jail: &Jail, sources: HostMounts) -> Result<Vec<PathBuf>, FailedStep> {
     // Nothing of ours may reach the host's mounts, nor theirs us.
     let old = open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .step(|| "open the host's root".into())?;
     let private = MountAttr { propagation: libc::MS_PRIVATE, ..Default::default() };
     sys::mount_setattr(old.as_fd(), true, private).map_err(|error| {
         let errno = error.raw_os_error();
-        let failure = Failure::new("make the mounts of the new namespace private", error);
+        let failure = FailedStep::new("make the mounts of the new namespace private", error);
         match errno {
             Some(libc::ENOSYS) => failure.fix("Linux 5.12 or newer is needed (mount_setattr)"),
             Some(libc::EPERM | libc::EACCES) => failure.fix(crate::probe::refused()),
@@ -90,11 +90,11 @@ pub(crate) fn enter(jail: &Jail, sources: Sources) -> Result<Vec<PathBuf>, Failu
 }
 
 /// A new, detached tmpfs of this user namespace.
-fn tmpfs(options: &[(&str, &str)], more: MountAttrFlags) -> Result<OwnedFd, Failure> {
+fn tmpfs(options: &[(&str, &str)], more: MountAttrFlags) -> Result<OwnedFd, FailedStep> {
     new_mount("tmpfs", options, MountAttrFlags::MOUNT_ATTR_NODEV | more)
 }
 
-fn new_mount(kind: &str, options: &[(&str, &str)], flags: MountAttrFlags) -> Result<OwnedFd, Failure> {
+fn new_mount(kind: &str, options: &[(&str, &str)], flags: MountAttrFlags) -> Result<OwnedFd, FailedStep> {
     let made = || -> rustix::io::Result<OwnedFd> {
         let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
         for (key, value) in options {
@@ -104,7 +104,7 @@ fn new_mount(kind: &str, options: &[(&str, &str)], flags: MountAttrFlags) -> Res
         fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags | MountAttrFlags::MOUNT_ATTR_NOSUID)
     };
     made().map_err(|error| {
-        let failure = Failure::new(format!("make a {kind} for the sandbox"), error);
+        let failure = FailedStep::new(format!("make a {kind} for the sandbox"), error);
         match (kind, error) {
             ("proc", Errno::PERM) => failure.fix(format!(
                 "the kernel gives no new /proc where the present one is partly hidden, as in most containers: run \
@@ -123,19 +123,19 @@ fn attach(mount: BorrowedFd<'_>, place: BorrowedFd<'_>) -> rustix::io::Result<()
 }
 
 /// Attaches a mount at a place below the root, which is made where it is missing.
-fn put(root: BorrowedFd<'_>, mount: BorrowedFd<'_>, place: &Path, directory: bool) -> Result<(), Failure> {
+fn put(root: BorrowedFd<'_>, mount: BorrowedFd<'_>, place: &Path, directory: bool) -> Result<(), FailedStep> {
     let target = place_for(root, place, directory)?;
     attach(mount, target.as_fd()).step(|| format!("mount {}", place.display()))
 }
 
 /// Looks one name up, through no link.
-fn step_into(at: BorrowedFd<'_>, name: &Path, place: &Path) -> Result<Option<OwnedFd>, Failure> {
+fn step_into(at: BorrowedFd<'_>, name: &Path, place: &Path) -> Result<Option<OwnedFd>, FailedStep> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     match openat2(at, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve) {
         Ok(fd) => Ok(Some(fd)),
         Err(Errno::NOENT) => Ok(None),
         Err(error) => {
-            let failure = Failure::new(format!("find the place for {}", place.display()), error);
+            let failure = FailedStep::new(format!("find the place for {}", place.display()), error);
             Err(match error {
                 Errno::LOOP => failure.fix("a symbolic link lies on the way: remove it, or mount elsewhere"),
                 _ => failure,
@@ -144,7 +144,7 @@ fn step_into(at: BorrowedFd<'_>, name: &Path, place: &Path) -> Result<Option<Own
     }
 }
 
-fn place_for(root: BorrowedFd<'_>, place: &Path, directory: bool) -> Result<OwnedFd, Failure> {
+fn place_for(root: BorrowedFd<'_>, place: &Path, directory: bool) -> Result<OwnedFd, FailedStep> {
     let (parent, name) = parent(root, place)?;
     if let Some(found) = step_into(parent.as_fd(), name, place)? {
         return Ok(found);
@@ -155,16 +155,16 @@ fn place_for(root: BorrowedFd<'_>, place: &Path, directory: bool) -> Result<Owne
     };
     made.step(|| format!("make the place for {}", place.display()))?;
     step_into(parent.as_fd(), name, place)?.ok_or_else(|| {
-        Failure::new(format!("find the place for {}", place.display()), io::Error::from_raw_os_error(libc::ENOENT))
+        FailedStep::new(format!("find the place for {}", place.display()), io::Error::from_raw_os_error(libc::ENOENT))
     })
 }
 
 /// The directory that holds a place, made where it is missing, and the place's name in it.
-fn parent<'p>(root: BorrowedFd<'_>, place: &'p Path) -> Result<(OwnedFd, &'p Path), Failure> {
+fn parent<'p>(root: BorrowedFd<'_>, place: &'p Path) -> Result<(OwnedFd, &'p Path), FailedStep> {
     let mut at = root.try_clone_to_owned().step(|| "copy a descriptor".into())?;
     let mut names = place.components().filter(|c| matches!(c, Component::Normal(_))).map(|c| Path::new(c.as_os_str()));
     let Some(mut name) = names.next() else {
-        return Err(Failure::new("mount over the sandbox's root", io::Error::from_raw_os_error(libc::EINVAL)));
+        return Err(FailedStep::new("mount over the sandbox's root", io::Error::from_raw_os_error(libc::EINVAL)));
     };
     for next in names {
         at = match step_into(at.as_fd(), name, place)? {
@@ -173,7 +173,7 @@ fn parent<'p>(root: BorrowedFd<'_>, place: &'p Path) -> Result<(OwnedFd, &'p Pat
                 let step = || format!("make the directories of {}", place.display());
                 mkdirat(&at, name, Mode::from_raw_mode(0o755)).step(step)?;
                 step_into(at.as_fd(), name, place)?
-                    .ok_or_else(|| Failure::new(step(), io::Error::from_raw_os_error(libc::ENOENT)))?
+                    .ok_or_else(|| FailedStep::new(step(), io::Error::from_raw_os_error(libc::ENOENT)))?
             }
         };
         name = next;
@@ -186,14 +186,14 @@ fn create(at: BorrowedFd<'_>, name: &Path) -> rustix::io::Result<OwnedFd> {
     openat(at, name, flags, Mode::from_raw_mode(0o644))
 }
 
-fn write_file(root: BorrowedFd<'_>, place: &Path, contents: &[u8]) -> Result<(), Failure> {
+fn write_file(root: BorrowedFd<'_>, place: &Path, contents: &[u8]) -> Result<(), FailedStep> {
     use std::io::Write;
     let (parent, name) = parent(root, place)?;
     let file = create(parent.as_fd(), name).step(|| format!("make {}", place.display()))?;
     std::fs::File::from(file).write_all(contents).step(|| format!("write {}", place.display()))
 }
 
-fn devices(root: BorrowedFd<'_>, sources: &Sources) -> Result<(), Failure> {
+fn devices(root: BorrowedFd<'_>, sources: &HostMounts) -> Result<(), FailedStep> {
     let dev = new_mount(
         "tmpfs",
         &[("size", "64k"), ("nr_inodes", "64"), ("mode", "0755")],
@@ -220,7 +220,7 @@ fn devices(root: BorrowedFd<'_>, sources: &Sources) -> Result<(), Failure> {
         .step(|| "make /dev read-only".into())
 }
 
-fn proc(root: BorrowedFd<'_>) -> Result<(), Failure> {
+fn proc(root: BorrowedFd<'_>) -> Result<(), FailedStep> {
     let flags = MountAttrFlags::MOUNT_ATTR_NOEXEC | MountAttrFlags::MOUNT_ATTR_NODEV;
     let proc = new_mount("proc", &[], flags)?;
     put(root, proc.as_fd(), Path::new("/proc"), true)?;
@@ -238,7 +238,7 @@ fn proc(root: BorrowedFd<'_>) -> Result<(), Failure> {
         attach(tree.as_fd(), entry.as_fd()).step(step)?;
     }
     let null = step_into(root, Path::new("dev/null"), Path::new("/dev/null"))?
-        .ok_or_else(|| Failure::new("find /dev/null", io::Error::from_raw_os_error(libc::ENOENT)))?;
+        .ok_or_else(|| FailedStep::new("find /dev/null", io::Error::from_raw_os_error(libc::ENOENT)))?;
     for name in MASKED {
         let Some(entry) = step_into(proc.as_fd(), Path::new(name), Path::new(name))? else { continue };
         let step = || format!("mask /proc/{name}");
@@ -266,7 +266,7 @@ fn state_size(disk: u64) -> u64 {
 }
 
 /// One tmpfs for everything temporary, so that one size bounds it all; its parts go to their places.
-fn scratch(root: BorrowedFd<'_>, jail: &Jail) -> Result<Vec<PathBuf>, Failure> {
+fn scratch(root: BorrowedFd<'_>, jail: &Jail) -> Result<Vec<PathBuf>, FailedStep> {
     let size = jail.limits.disk.unwrap_or(SCRATCH);
     let inodes = (size / 4096).clamp(4096, 1 << 20);
     let scratch = tmpfs(
