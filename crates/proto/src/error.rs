@@ -20,12 +20,12 @@ pub struct Error {
     /// The path that the failure is about, as the caller would write it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<RawPath>,
-    /// A number that belongs to the failure: the lines of a file that is shorter than the offset, the occurrences of a text that
-    /// isn't unique, the size of a file that is too large.
+    /// A number that belongs to the failure: how many lines a file has that is shorter than the offset, how often a text
+    /// occurs that isn't unique, how large a file is that is too large.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// The kernel's error number, where a program couldn't be started: `ENOENT` (2) means that there is none of that name,
-    /// everything else that it is there and can't be run.
+    /// The kernel's error number of a program that couldn't be started: `ENOENT` (2) if it doesn't exist, any other number if
+    /// it exists and can't be run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errno: Option<i32>,
 }
@@ -36,7 +36,7 @@ impl Error {
         Self { code, message: message.into(), path: None, count: None, errno: None }
     }
 
-    /// An error about `path`, which stands at the beginning of the message.
+    /// An error about `path`, with which the message begins.
     pub fn at(code: ErrorCode, path: &RawPath, message: impl std::fmt::Display) -> Self {
         Self { code, message: format!("'{path}': {message}"), path: Some(path.clone()), count: None, errno: None }
     }
@@ -70,6 +70,9 @@ macro_rules! codes {
         }
 
         impl ErrorCode {
+            /// Every code that this build knows, with what it means.
+            pub const ALL: &[(Self, &str)] = &[$((Self::$name, concat!($($doc),+)),)+];
+
             /// The code as text.
             pub fn as_str(self) -> &'static str {
                 match self {
@@ -82,71 +85,71 @@ macro_rules! codes {
 }
 
 codes! {
-    /// There is nothing at the path.
+    /// Nothing exists at the path.
     NotFound = "not_found",
-    /// The kernel refused: the sandbox's user may not do that.
+    /// The kernel refused: the sandbox's user isn't allowed to do that.
     PermissionDenied = "permission_denied",
-    /// A file was wanted and the path is a directory.
+    /// The path is a directory, and the operation needs a file.
     IsDirectory = "is_directory",
-    /// A directory was wanted and the path, or a part of it, is something else.
+    /// The path, or a part of it, isn't a directory.
     NotADirectory = "not_a_directory",
-    /// A regular file was wanted and the path is a device, a pipe or a socket.
+    /// The path is a device, a pipe or a socket, and the operation needs a regular file.
     NotAFile = "not_a_file",
-    /// Something is there already and the caller asked not to replace it.
+    /// Something exists at the path, and the caller asked not to replace it.
     AlreadyExists = "already_exists",
-    /// A directory that had to be empty isn't.
+    /// The directory isn't empty.
     NotEmpty = "not_empty",
-    /// The path can't be one: empty, too long, a NUL byte, or relative where an absolute one is wanted.
+    /// The path is empty, too long, contains a NUL byte, or is relative where it must be absolute.
     InvalidPath = "invalid_path",
     /// A link or `..` leads out of the directory that the operation is confined to.
     EscapesRoot = "escapes_root",
     /// A path or command rule forbids it.
     PolicyDenied = "policy_denied",
-    /// An argument makes no sense.
+    /// An argument is invalid.
     InvalidArgument = "invalid_argument",
-    /// The file is larger than the operation takes.
+    /// The file is larger than the operation accepts.
     TooLarge = "too_large",
-    /// Text was wanted and the file isn't UTF-8.
+    /// The file isn't UTF-8, and the operation needs text.
     NotText = "not_text",
-    /// A line offset lies behind the end of the file.
+    /// The line offset is past the end of the file.
     OffsetPastEnd = "offset_past_end",
     /// The text to replace isn't in the file.
     StringNotFound = "string_not_found",
-    /// The text to replace is in the file more than once.
+    /// The text to replace occurs more than once in the file.
     StringNotUnique = "string_not_unique",
-    /// The file was changed by someone else in the middle of the operation. Nothing was written.
+    /// Someone else changed the file during the operation. Nothing was written.
     Conflict = "conflict",
-    /// A glob pattern can't be used.
+    /// The glob pattern is invalid.
     InvalidPattern = "invalid_pattern",
-    /// A glob pattern expands to too many alternatives.
+    /// The glob pattern expands to too many alternatives.
     PatternTooBroad = "pattern_too_broad",
-    /// No room is left on the device, or a quota is used up.
+    /// No space is left on the device, or a quota is used up.
     NoSpace = "no_space",
     /// The file system is read-only.
     ReadOnly = "read_only",
-    /// Too many symbolic links in the path: a loop.
+    /// The path has too many symbolic links: a loop.
     LinkLoop = "link_loop",
-    /// The caller went away in the middle of the operation.
+    /// The caller gave up during the operation.
     Cancelled = "cancelled",
-    /// The operation took longer than it may.
+    /// The operation took longer than its time limit.
     TimedOut = "timed_out",
-    /// This sandbox can't do that.
+    /// This sandbox doesn't support that.
     Unsupported = "unsupported",
-    /// There is no command with that id.
+    /// No command has that id.
     ExecNotFound = "exec_not_found",
-    /// The program of a command couldn't be started.
+    /// The command's program couldn't be started.
     SpawnFailed = "spawn_failed",
     /// The two sides speak different versions of the protocol.
     VersionMismatch = "version_mismatch",
     /// The token is missing or wrong.
     Unauthorized = "unauthorized",
-    /// The message wasn't understood.
+    /// The message couldn't be understood.
     BadMessage = "bad_message",
-    /// There is no operation of that name.
+    /// No operation has that name.
     UnknownOperation = "unknown_operation",
-    /// The kernel reported something that has no code of its own.
+    /// The kernel reported an error that has no code of its own.
     Io = "io",
-    /// A defect of podbayd.
+    /// A bug in podbayd.
     Internal = "internal",
 }
 

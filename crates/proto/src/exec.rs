@@ -4,10 +4,11 @@
 //! however often its request is sent.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, ErrorCode, Operation, RawPath, Result};
+use crate::{Error, ErrorCode, Operation, RawPath, Result, Subject};
 
 /// How long a command may run when its caller doesn't say, in milliseconds.
 pub const DEFAULT_TIMEOUT_MS: u64 = 300_000;
@@ -170,6 +171,43 @@ impl Command {
         }
     }
 
+    /// Ends the command after this time. Zero lets it run for ever; the default is 300 seconds.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        // Less than a millisecond isn't «for ever».
+        let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        self.timeout_ms = if timeout.is_zero() { 0 } else { ms.max(1) };
+        self
+    }
+
+    /// Runs the command in this directory.
+    #[must_use]
+    pub fn cwd(mut self, directory: impl Into<RawPath>) -> Self {
+        self.cwd = Some(directory.into());
+        self
+    }
+
+    /// Sets an environment variable.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<RawPath>) -> Self {
+        self.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// Keeps standard input open for [`Input`].
+    #[must_use]
+    pub fn stdin(mut self) -> Self {
+        self.stdin = true;
+        self
+    }
+
+    /// Sends standard error where standard output goes.
+    #[must_use]
+    pub fn merge(mut self) -> Self {
+        self.merge = true;
+        self
+    }
+
     /// The command in one line for lists, cut to a screen's width.
     pub fn summary(&self) -> String {
         let text = match &self.program {
@@ -288,6 +326,10 @@ impl Operation for Start {
     const NAME: &'static str = "exec.start";
     const MUTATES: bool = true;
     type Output = Info;
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::Command { id: &self.id, command: &self.command }
+    }
 }
 
 /// Starts a command, or finds the one of that id, waits for its end and returns what it printed.
@@ -314,6 +356,17 @@ impl Operation for Run {
     const NAME: &'static str = "exec.run";
     const MUTATES: bool = true;
     type Output = RunOutput;
+
+    fn subject(&self) -> Subject<'_> {
+        match &self.command {
+            Some(command) => Subject::Command { id: &self.id, command },
+            None => Subject::Exec(&self.id),
+        }
+    }
+
+    fn action(&self) -> &'static str {
+        "exec"
+    }
 }
 
 /// The answer to [`Run`].
@@ -371,6 +424,17 @@ impl Operation for Attach {
     const NAME: &'static str = "exec.attach";
     const MUTATES: bool = true;
     type Output = Attached;
+
+    fn subject(&self) -> Subject<'_> {
+        match &self.command {
+            Some(command) => Subject::Command { id: &self.id, command },
+            None => Subject::Exec(&self.id),
+        }
+    }
+
+    fn action(&self) -> &'static str {
+        if self.command.is_some() { "exec" } else { Self::NAME }
+    }
 }
 
 /// The head of the answer to [`Attach`].
@@ -400,6 +464,10 @@ impl Operation for Input {
     const NAME: &'static str = "exec.input";
     const MUTATES: bool = true;
     type Output = InputTaken;
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::Input { id: &self.id, offset: self.offset, close: self.close }
+    }
 }
 
 /// The answer to [`Input`].
@@ -441,6 +509,10 @@ impl Operation for Signal {
     const NAME: &'static str = "exec.signal";
     const MUTATES: bool = true;
     type Output = Signalled;
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::Signal { id: &self.id, signal: self.signal, target: self.target }
+    }
 }
 
 /// The answer to [`Signal`].
@@ -463,6 +535,10 @@ impl Operation for Status {
     const NAME: &'static str = "exec.status";
     const MUTATES: bool = false;
     type Output = Info;
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::Exec(&self.id)
+    }
 }
 
 /// Lists commands, oldest first.
@@ -478,6 +554,10 @@ impl Operation for List {
     const NAME: &'static str = "exec.list";
     const MUTATES: bool = false;
     type Output = Vec<Info>;
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::Sandbox
+    }
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub mod schema;
 pub mod session;
 
 pub use error::{Error, ErrorCode, Result};
-pub use operation::Operation;
+pub use operation::{OPERATIONS, Operation, Subject};
 pub use path::RawPath;
 
 /// The protocol's version. Sides with different majors refuse each other; a larger minor only adds.

@@ -60,6 +60,12 @@ impl From<String> for RawPath {
     }
 }
 
+impl From<&RawPath> for RawPath {
+    fn from(path: &RawPath) -> Self {
+        path.clone()
+    }
+}
+
 impl From<Vec<u8>> for RawPath {
     fn from(bytes: Vec<u8>) -> Self {
         Self(bytes)

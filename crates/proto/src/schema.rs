@@ -2,7 +2,8 @@
 
 use schemars::{JsonSchema, Schema, schema_for};
 
-use crate::{Operation, exec, files, session};
+use crate::Operation;
+use crate::operation::every_operation;
 
 /// One operation, described.
 #[derive(Debug, Clone)]
@@ -25,33 +26,15 @@ where
     Described { name: O::NAME, mutates: O::MUTATES, request: schema_for!(O), answer: schema_for!(O::Output) }
 }
 
-/// All operations of this protocol version.
-pub fn operations() -> Vec<Described> {
-    vec![
-        describe::<session::Hello>(),
-        describe::<session::Lifetime>(),
-        describe::<session::Protections>(),
-        describe::<exec::Run>(),
-        describe::<exec::Start>(),
-        describe::<exec::Attach>(),
-        describe::<exec::Input>(),
-        describe::<exec::Signal>(),
-        describe::<exec::Status>(),
-        describe::<exec::List>(),
-        describe::<files::Read>(),
-        describe::<files::Write>(),
-        describe::<files::Edit>(),
-        describe::<files::Ls>(),
-        describe::<files::Stat>(),
-        describe::<files::Tree>(),
-        describe::<files::Glob>(),
-        describe::<files::Grep>(),
-        describe::<files::Delete>(),
-        describe::<files::Mkdir>(),
-        describe::<files::Move>(),
-        describe::<files::Download>(),
-    ]
+macro_rules! schemas {
+    ($($group:ident in $module:ident: $($operation:ident),+;)+) => {
+        /// The operations of [`OPERATIONS`](crate::OPERATIONS), in the same order, with their schemas.
+        pub fn operations() -> Vec<Described> {
+            vec![$($(describe::<crate::$module::$operation>(),)+)+]
+        }
+    };
 }
+every_operation!(schemas);
 
 #[cfg(test)]
 mod tests {
@@ -59,12 +42,7 @@ mod tests {
 
     #[test]
     fn every_field_of_every_request_is_described() {
-        let all = operations();
-        let mut names: Vec<_> = all.iter().map(|operation| operation.name).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), all.len(), "two operations have one name");
-        for operation in all {
+        for operation in operations() {
             let properties = operation.request.get("properties").and_then(|value| value.as_object());
             for (field, schema) in properties.into_iter().flatten() {
                 assert!(schema.get("description").is_some(), "{}: {field} has no description", operation.name);

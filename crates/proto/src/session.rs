@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Operation, RawPath, Version};
+use crate::{Operation, RawPath, Subject, Version};
 
 /// The header with the id of a mutating request.
 pub const REQUEST_ID: &str = "podbay-request";
@@ -32,6 +32,10 @@ impl Operation for Hello {
     const NAME: &'static str = "hello";
     const MUTATES: bool = false;
     type Output = Welcome;
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::Sandbox
+    }
 }
 
 /// Says how long the sandbox may go on, counted from now; what isn't given has no limit. Answered with what holds from then on.
@@ -50,6 +54,10 @@ impl Operation for Lifetime {
     const NAME: &'static str = "lifetime";
     const MUTATES: bool = true;
     type Output = Lifetime;
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::Sandbox
+    }
 }
 
 /// Asks how commands are walled off from podbayd, and what is open.
@@ -61,6 +69,10 @@ impl Operation for Protections {
     const NAME: &'static str = "protections";
     const MUTATES: bool = false;
     type Output = Protection;
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::Sandbox
+    }
 }
 
 /// How commands, which run as podbayd's user, are walled off from it.

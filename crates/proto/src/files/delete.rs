@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Kind, Scope};
-use crate::{Operation, RawPath};
+use crate::{Operation, RawPath, Subject};
 
 /// Deletes a file, a link (not what it leads to) or a directory with all that is in it.
 ///
@@ -29,12 +29,34 @@ impl Delete {
     pub fn new(path: impl Into<RawPath>) -> Self {
         Self { path: path.into(), scope: Scope::default(), recursive: true, missing_ok: false }
     }
+
+    /// Refuses a directory that isn't empty.
+    #[must_use]
+    pub fn not_recursive(mut self) -> Self {
+        self.recursive = false;
+        self
+    }
+
+    /// Succeeds when there is nothing at the path.
+    #[must_use]
+    pub fn missing_ok(mut self) -> Self {
+        self.missing_ok = true;
+        self
+    }
 }
 
 impl Operation for Delete {
     const NAME: &'static str = "delete";
     const MUTATES: bool = true;
     type Output = DeleteOutput;
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::Path(Some(&self.path))
+    }
+
+    fn scope_mut(&mut self) -> Option<&mut Scope> {
+        Some(&mut self.scope)
+    }
 }
 
 /// What was deleted.

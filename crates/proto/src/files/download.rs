@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Scope, Time};
-use crate::{Operation, RawPath};
+use crate::{Operation, RawPath, Subject};
 
 /// Fetches a file, of any size, unchanged. The content is the answer's payload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,12 +27,31 @@ impl Download {
     pub fn new(path: impl Into<RawPath>) -> Self {
         Self { path: path.into(), scope: Scope::default(), start: 0, length: None }
     }
+
+    /// Fetches only these bytes; to the end of the file when no length is given.
+    #[must_use]
+    pub fn range(mut self, start: u64, length: Option<u64>) -> Self {
+        (self.start, self.length) = (start, length);
+        self
+    }
 }
 
 impl Operation for Download {
     const NAME: &'static str = "download";
     const MUTATES: bool = false;
     type Output = DownloadOutput;
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::Path(Some(&self.path))
+    }
+
+    fn scope_mut(&mut self) -> Option<&mut Scope> {
+        Some(&mut self.scope)
+    }
+
+    fn bytes(answer: &DownloadOutput, _: u64) -> Option<u64> {
+        Some(answer.length)
+    }
 }
 
 /// What is being sent.

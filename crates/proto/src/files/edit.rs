@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Scope;
-use crate::{Operation, RawPath};
+use crate::{Operation, RawPath, Subject};
 
 /// Replaces a literal text in a file. The payload is the old text and directly after it the new one.
 ///
@@ -33,15 +33,34 @@ pub struct Edit {
 impl Edit {
     /// A request and its payload.
     pub fn new(path: impl Into<RawPath>, old: &[u8], new: &[u8]) -> (Self, Vec<u8>) {
-        let request = Self {
+        let (old_length, new_length) = (old.len() as u64, new.len() as u64);
+        (Self { old_length, new_length, ..Self::in_file(path) }, [old, new].concat())
+    }
+
+    /// A request to edit the file at `path`. The client fills in the lengths of the two texts.
+    pub fn in_file(path: impl Into<RawPath>) -> Self {
+        Self {
             path: path.into(),
             scope: Scope::default(),
-            old_length: old.len() as u64,
-            new_length: new.len() as u64,
+            old_length: 0,
+            new_length: 0,
             replace_all: false,
             fill_empty: false,
-        };
-        (request, [old, new].concat())
+        }
+    }
+
+    /// Replaces every occurrence.
+    #[must_use]
+    pub fn replace_all(mut self) -> Self {
+        self.replace_all = true;
+        self
+    }
+
+    /// Accepts an empty old text for an empty file.
+    #[must_use]
+    pub fn fill_empty(mut self) -> Self {
+        self.fill_empty = true;
+        self
     }
 }
 
@@ -49,6 +68,18 @@ impl Operation for Edit {
     const NAME: &'static str = "edit";
     const MUTATES: bool = true;
     type Output = EditOutput;
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::Edit { path: &self.path, old_length: self.old_length }
+    }
+
+    fn scope_mut(&mut self) -> Option<&mut Scope> {
+        Some(&mut self.scope)
+    }
+
+    fn bytes(answer: &EditOutput, _: u64) -> Option<u64> {
+        Some(answer.size)
+    }
 }
 
 /// In which form the old text was found.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Kind, Partial, Scope, Time};
-use crate::{Operation, RawPath};
+use crate::{Operation, RawPath, Subject};
 
 /// Finds files by a glob pattern.
 ///
@@ -64,12 +64,48 @@ impl Glob {
             budget_ms: default_budget(),
         }
     }
+
+    /// Searches below this directory, not the working directory.
+    #[must_use]
+    pub fn below(mut self, path: impl Into<RawPath>) -> Self {
+        self.path = Some(path.into());
+        self
+    }
+
+    /// Finds directories as well as files.
+    #[must_use]
+    pub fn directories(mut self) -> Self {
+        self.directories = true;
+        self
+    }
+
+    /// Lets wildcards match names that begin with a dot.
+    #[must_use]
+    pub fn dots(mut self) -> Self {
+        self.dots = true;
+        self
+    }
+
+    /// Returns at most so many matches.
+    #[must_use]
+    pub fn limit(mut self, limit: u64) -> Self {
+        self.limit = limit;
+        self
+    }
 }
 
 impl Operation for Glob {
     const NAME: &'static str = "glob";
     const MUTATES: bool = false;
     type Output = GlobOutput;
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::Search { path: self.path.as_ref(), pattern: self.pattern.as_bytes() }
+    }
+
+    fn scope_mut(&mut self) -> Option<&mut Scope> {
+        Some(&mut self.scope)
+    }
 }
 
 /// One match.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Partial, Scope};
-use crate::{Operation, RawPath};
+use crate::{Operation, RawPath, Subject};
 
 /// Finds lines that contain a literal text. Hidden files are searched, ignore files mean nothing, links aren't followed.
 ///
@@ -64,12 +64,41 @@ impl Grep {
             max_line_bytes: default_line(),
         }
     }
+
+    /// Searches this file, or below this directory, not the working directory.
+    #[must_use]
+    pub fn below(mut self, path: impl Into<RawPath>) -> Self {
+        self.path = Some(path.into());
+        self
+    }
+
+    /// Searches only files that match this glob pattern.
+    #[must_use]
+    pub fn glob(mut self, pattern: impl Into<RawPath>) -> Self {
+        self.glob = Some(pattern.into());
+        self
+    }
+
+    /// Returns at most so many matching lines.
+    #[must_use]
+    pub fn max_count(mut self, count: u64) -> Self {
+        self.max_count = Some(count);
+        self
+    }
 }
 
 impl Operation for Grep {
     const NAME: &'static str = "grep";
     const MUTATES: bool = false;
     type Output = GrepOutput;
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::Search { path: self.path.as_ref(), pattern: self.pattern.as_bytes() }
+    }
+
+    fn scope_mut(&mut self) -> Option<&mut Scope> {
+        Some(&mut self.scope)
+    }
 }
 
 /// One line that contains the text.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Entry, Partial, Scope};
-use crate::{Operation, RawPath};
+use crate::{Operation, RawPath, Subject};
 
 /// Lists a directory: its direct children, hidden ones too, sorted by name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,7 +27,21 @@ fn default_limit() -> u64 {
 impl Ls {
     /// A request to list `path`.
     pub fn new(path: impl Into<RawPath>) -> Self {
-        Self { path: Some(path.into()), scope: Scope::default(), limit: default_limit() }
+        Self { path: Some(path.into()), ..Self::default() }
+    }
+
+    /// Returns at most so many entries.
+    #[must_use]
+    pub fn limit(mut self, limit: u64) -> Self {
+        self.limit = limit;
+        self
+    }
+}
+
+/// The working directory.
+impl Default for Ls {
+    fn default() -> Self {
+        Self { path: None, scope: Scope::default(), limit: default_limit() }
     }
 }
 
@@ -35,6 +49,14 @@ impl Operation for Ls {
     const NAME: &'static str = "ls";
     const MUTATES: bool = false;
     type Output = LsOutput;
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::Path(self.path.as_ref())
+    }
+
+    fn scope_mut(&mut self) -> Option<&mut Scope> {
+        Some(&mut self.scope)
+    }
 }
 
 /// What is in the directory.

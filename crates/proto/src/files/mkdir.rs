@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Scope;
-use crate::{Operation, RawPath};
+use crate::{Operation, RawPath, Subject};
 
 /// Makes a directory, and those above it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,12 +30,41 @@ impl Mkdir {
     pub fn new(path: impl Into<RawPath>) -> Self {
         Self { path: path.into(), scope: Scope::default(), parents: true, exist_ok: true, mode: None }
     }
+
+    /// Fails when the directory above doesn't exist.
+    #[must_use]
+    pub fn without_parents(mut self) -> Self {
+        self.parents = false;
+        self
+    }
+
+    /// Fails with `already_exists` when the directory exists.
+    #[must_use]
+    pub fn create_only(mut self) -> Self {
+        self.exist_ok = false;
+        self
+    }
+
+    /// Gives the directory these permission bits.
+    #[must_use]
+    pub fn mode(mut self, mode: u32) -> Self {
+        self.mode = Some(mode);
+        self
+    }
 }
 
 impl Operation for Mkdir {
     const NAME: &'static str = "mkdir";
     const MUTATES: bool = true;
     type Output = MkdirOutput;
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::Path(Some(&self.path))
+    }
+
+    fn scope_mut(&mut self) -> Option<&mut Scope> {
+        Some(&mut self.scope)
+    }
 }
 
 /// What was made.

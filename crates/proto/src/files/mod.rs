@@ -3,6 +3,8 @@
 //! Contents never stand in these types: they travel as the message's payload. Every request has a [`Scope`], which says
 //! how its paths are to be understood and what it may touch.
 
+use crate::RawPath;
+
 pub mod delete;
 pub mod download;
 pub mod edit;
@@ -11,9 +13,9 @@ pub mod glob;
 pub mod grep;
 pub mod ls;
 pub mod mkdir;
+pub mod mv;
 pub mod number;
 pub mod read;
-pub mod relocate;
 pub mod scope;
 pub mod stat;
 pub mod tree;
@@ -27,12 +29,83 @@ pub use glob::{Glob, GlobMatch, GlobOutput};
 pub use grep::{FileMatches, Grep, GrepOutput, LineMatch};
 pub use ls::{Ls, LsOutput};
 pub use mkdir::{Mkdir, MkdirOutput};
+pub use mv::{Move, MoveOutput};
 pub use read::{ByteRange, ByteWindow, Encoding, LineWindow, Read, ReadOutput, Truncation};
-pub use relocate::{Move, MoveOutput};
 pub use scope::Scope;
 pub use stat::{Stat, StatOutput};
 pub use tree::{Tree, TreeEntry, TreeOutput};
 pub use write::{Write, WriteOutput};
+
+/// What every request on files has in common: it confines itself to a scope, and a kept request can be sent again.
+macro_rules! requests {
+    ($($request:ident),+) => {$(
+        impl $request {
+            /// Understands paths in this way, and touches nothing outside.
+            #[must_use]
+            pub fn within(mut self, scope: Scope) -> Self {
+                self.scope = scope;
+                self
+            }
+        }
+
+        impl From<&$request> for $request {
+            fn from(request: &$request) -> Self {
+                request.clone()
+            }
+        }
+    )+};
+}
+requests!(Read, Write, Edit, Ls, Stat, Tree, Glob, Grep, Delete, Mkdir, Move, Download);
+
+/// Requests that need nothing but a path, or a pattern, can be written as one: `sandbox.read("notes.txt")`.
+macro_rules! from_path {
+    ($($request:ident: $new:ident),+) => {$(
+        impl From<&str> for $request {
+            fn from(path: &str) -> Self {
+                Self::$new(path)
+            }
+        }
+
+        impl From<String> for $request {
+            fn from(path: String) -> Self {
+                Self::$new(path)
+            }
+        }
+
+        impl From<RawPath> for $request {
+            fn from(path: RawPath) -> Self {
+                Self::$new(path)
+            }
+        }
+
+        impl From<&RawPath> for $request {
+            fn from(path: &RawPath) -> Self {
+                Self::$new(path.clone())
+            }
+        }
+    )+};
+}
+from_path!(
+    Read: new, Write: new, Edit: in_file, Ls: new, Stat: new, Tree: new, Glob: new, Delete: new, Mkdir: new, Download: new
+);
+
+impl From<&str> for Grep {
+    fn from(text: &str) -> Self {
+        Self::new(text)
+    }
+}
+
+impl From<String> for Grep {
+    fn from(text: String) -> Self {
+        Self::new(text)
+    }
+}
+
+impl<F: Into<RawPath>, T: Into<RawPath>> From<(F, T)> for Move {
+    fn from((from, to): (F, T)) -> Self {
+        Self::new(from, to)
+    }
+}
 
 /// For fields that are true unless said otherwise.
 pub(crate) fn yes() -> bool {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Scope, Time};
-use crate::{Operation, RawPath};
+use crate::{Operation, RawPath, Subject};
 
 /// Reads a page of a file: whole lines, or a range of bytes. The content is the answer's payload.
 ///
@@ -77,12 +77,38 @@ impl Read {
             count_lines_up_to: default_count(),
         }
     }
+
+    /// Skips `offset` lines and returns at most `limit`.
+    #[must_use]
+    pub fn lines(mut self, offset: i64, limit: i64) -> Self {
+        (self.offset, self.limit) = (offset, limit);
+        self
+    }
+
+    /// Reads these bytes unchanged; to the end of the file when no length is given.
+    #[must_use]
+    pub fn range(mut self, start: u64, length: Option<u64>) -> Self {
+        self.bytes = Some(ByteRange { start, length });
+        self
+    }
 }
 
 impl Operation for Read {
     const NAME: &'static str = "read";
     const MUTATES: bool = false;
     type Output = ReadOutput;
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::Path(Some(&self.path))
+    }
+
+    fn scope_mut(&mut self) -> Option<&mut Scope> {
+        Some(&mut self.scope)
+    }
+
+    fn bytes(_: &ReadOutput, payload: u64) -> Option<u64> {
+        Some(payload)
+    }
 }
 
 /// A range of bytes.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Entry, Scope};
-use crate::{Operation, RawPath};
+use crate::{Operation, RawPath, Subject};
 
 /// Asks what is at a path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,12 +24,27 @@ impl Stat {
     pub fn new(path: impl Into<RawPath>) -> Self {
         Self { path: path.into(), scope: Scope::default(), follow: true }
     }
+
+    /// Describes a link at the path, not what it leads to.
+    #[must_use]
+    pub fn no_follow(mut self) -> Self {
+        self.follow = false;
+        self
+    }
 }
 
 impl Operation for Stat {
     const NAME: &'static str = "stat";
     const MUTATES: bool = false;
     type Output = StatOutput;
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::Path(Some(&self.path))
+    }
+
+    fn scope_mut(&mut self) -> Option<&mut Scope> {
+        Some(&mut self.scope)
+    }
 }
 
 /// What is at the path.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Kind, Partial, Scope, Time};
-use crate::{Operation, RawPath};
+use crate::{Operation, RawPath, Subject};
 
 /// Lists everything below a directory: what a client needs to fetch the whole tree, file by file. Links aren't followed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,8 +40,29 @@ fn default_budget() -> u64 {
 impl Tree {
     /// A request to list everything below `path`.
     pub fn new(path: impl Into<RawPath>) -> Self {
+        Self { path: Some(path.into()), ..Self::default() }
+    }
+
+    /// Descends at most so many levels; 1 lists only the directory's children.
+    #[must_use]
+    pub fn max_depth(mut self, levels: u32) -> Self {
+        self.max_depth = Some(levels);
+        self
+    }
+
+    /// Returns at most so many entries.
+    #[must_use]
+    pub fn limit(mut self, limit: u64) -> Self {
+        self.limit = limit;
+        self
+    }
+}
+
+/// Everything below the working directory.
+impl Default for Tree {
+    fn default() -> Self {
         Self {
-            path: Some(path.into()),
+            path: None,
             scope: Scope::default(),
             after: None,
             max_depth: None,
@@ -55,6 +76,14 @@ impl Operation for Tree {
     const NAME: &'static str = "tree";
     const MUTATES: bool = false;
     type Output = TreeOutput;
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::Path(self.path.as_ref())
+    }
+
+    fn scope_mut(&mut self) -> Option<&mut Scope> {
+        Some(&mut self.scope)
+    }
 }
 
 /// One thing in a tree.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Scope, Time};
-use crate::{Operation, RawPath};
+use crate::{Operation, RawPath, Subject};
 
 /// Creates or replaces a file. The content is the request's payload, of any size.
 ///
@@ -38,12 +38,45 @@ impl Write {
     pub fn new(path: impl Into<RawPath>) -> Self {
         Self { path: path.into(), scope: Scope::default(), length: None, create_only: false, parents: true, mode: None }
     }
+
+    /// Fails with `already_exists` when there is something at the path.
+    #[must_use]
+    pub fn create_only(mut self) -> Self {
+        self.create_only = true;
+        self
+    }
+
+    /// Fails when the directory above doesn't exist.
+    #[must_use]
+    pub fn without_parents(mut self) -> Self {
+        self.parents = false;
+        self
+    }
+
+    /// Gives the file these permission bits.
+    #[must_use]
+    pub fn mode(mut self, mode: u32) -> Self {
+        self.mode = Some(mode);
+        self
+    }
 }
 
 impl Operation for Write {
     const NAME: &'static str = "write";
     const MUTATES: bool = true;
     type Output = WriteOutput;
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::Path(Some(&self.path))
+    }
+
+    fn scope_mut(&mut self) -> Option<&mut Scope> {
+        Some(&mut self.scope)
+    }
+
+    fn bytes(answer: &WriteOutput, _: u64) -> Option<u64> {
+        Some(answer.size)
+    }
 }
 
 /// What was written.

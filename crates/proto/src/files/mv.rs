@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Kind, Scope};
-use crate::{Operation, RawPath};
+use crate::{Operation, RawPath, Subject};
 
 /// Moves or renames a file, a link (itself) or a directory. `to` is the new path itself, also when a directory is there.
 ///
@@ -32,12 +32,34 @@ impl Move {
     pub fn new(from: impl Into<RawPath>, to: impl Into<RawPath>) -> Self {
         Self { from: from.into(), to: to.into(), scope: Scope::default(), overwrite: false, parents: true }
     }
+
+    /// Replaces what is at the new path.
+    #[must_use]
+    pub fn overwrite(mut self) -> Self {
+        self.overwrite = true;
+        self
+    }
+
+    /// Fails when the directory above the new path doesn't exist.
+    #[must_use]
+    pub fn without_parents(mut self) -> Self {
+        self.parents = false;
+        self
+    }
 }
 
 impl Operation for Move {
     const NAME: &'static str = "move";
     const MUTATES: bool = true;
     type Output = MoveOutput;
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::Move { from: &self.from, to: &self.to }
+    }
+
+    fn scope_mut(&mut self) -> Option<&mut Scope> {
+        Some(&mut self.scope)
+    }
 }
 
 /// What was moved.
