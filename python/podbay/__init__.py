@@ -52,7 +52,6 @@ from podbay._native import (
 )
 from podbay.config import LocalConfig, RawConfig
 from podbay.errors import (
-    AccessDenied,
     AlreadyExists,
     BadAnswer,
     ClosedError,
@@ -81,7 +80,6 @@ from podbay.errors import (
 
 __all__ = [
     "SETTINGS",
-    "AccessDenied",
     "AlreadyExists",
     "AsyncExec",
     "BadAnswer",

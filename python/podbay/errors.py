@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from podbay._native import ExecResult
 
 __all__ = [
-    "AccessDenied",
     "AlreadyExists",
     "BadAnswer",
     "ClosedError",
@@ -94,10 +93,6 @@ class NotADirectory(OperationError, NotADirectoryError):
     """A directory was wanted and the path, or a part of it, is something else."""
 
 
-class AccessDenied(OperationError, PermissionError):
-    """The kernel refused: the sandbox's user may not do that."""
-
-
 class PolicyDenied(OperationError, PermissionError):
     """A rule on paths or commands forbids it, or leads out of the root."""
 
@@ -129,7 +124,7 @@ class DeadlineExceeded(PodbayError, TimeoutError):
     """A command's time was up long ago and the sandbox didn't say how it ended: it may still run."""
 
 
-class VersionMismatch(PodbayError):
+class VersionMismatch(OperationError):
     """The two sides speak different versions of the protocol."""
 
 
@@ -161,8 +156,11 @@ class PodGone(ProviderError):
     """The sandbox's pod isn't there any more."""
 
 
-class PermissionDenied(ProviderError, PermissionError):
-    """The account may not do that on the cluster; the message names the verb and the resource."""
+class PermissionDenied(OperationError, ProviderError, PermissionError):
+    """The sandbox's user may not do that to `path`, or the account may not do that on the cluster.
+
+    On a cluster `path` is None, and the message names the verb and the resource.
+    """
 
 
 class ConfigError(PodbayError, ValueError):

@@ -3,11 +3,8 @@
 use std::io;
 
 use podbay::audit::{Audit, Entry, Observer};
-use podbay::config::Config;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-
-use crate::failure::Failure;
 
 struct Callback(Py<PyAny>);
 
@@ -56,9 +53,8 @@ pub fn split(audit_log: Option<Bound<'_, PyAny>>) -> (Option<Py<PyAny>>, Option<
     }
 }
 
-/// The audit of an object: its function where it has one, and otherwise the file of its settings.
-pub fn audit(callback: Option<Py<PyAny>>, strict: bool, config: &Config) -> Result<Audit, Failure> {
-    let Some(callback) = callback else { return Ok(config.audit()?) };
+/// The audit that tells a function.
+pub fn audit(callback: Py<PyAny>, strict: bool) -> Audit {
     let audit = Audit::new(Callback(callback));
-    Ok(if strict { audit.strict() } else { audit })
+    if strict { audit.strict() } else { audit }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as Plain, PoisonError};
 
-use podbay::{Command, Control, Event, ExecId, GuardedExec, Info};
+use podbay::{Command, Control, Event, Exec as Followed, ExecId, Info};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyStopAsyncIteration, PyStopIteration};
 use pyo3::prelude::*;
@@ -18,7 +18,7 @@ use crate::text::{Content, Nothing};
 
 /// A command that runs.
 pub struct Running {
-    exec: Mutex<GuardedExec>,
+    exec: Mutex<Followed>,
     control: Mutex<Control>,
     id: ExecId,
     offset: AtomicU64,
@@ -40,7 +40,7 @@ impl Running {
         Ok(Self::new(open, exec, offset))
     }
 
-    fn new(open: Arc<Open>, exec: GuardedExec, offset: u64) -> Arc<Self> {
+    fn new(open: Arc<Open>, exec: Followed, offset: u64) -> Arc<Self> {
         let (id, control) = (exec.id().clone(), exec.control());
         let (exec, control) = (Mutex::new(exec), Mutex::new(control));
         Arc::new(Self { exec, control, id, offset: offset.into(), ended: Plain::new(None), open })

@@ -1,7 +1,7 @@
 //! From failures to exceptions, which are classes of `podbay.errors`.
 
 use podbay::config::ConfigError;
-use podbay::{Error, ErrorCode};
+use podbay::{Error, ErrorName};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -18,8 +18,6 @@ pub enum Failure {
     Config(ConfigError),
     /// An argument makes no sense.
     Argument(String),
-    /// The object was closed before.
-    Closed(String),
     /// This process is a fork.
     Forked {
         /// The process in which the threads are.
@@ -55,7 +53,6 @@ impl From<Failure> for PyErr {
             Failure::Podbay(error) => exception(py, &error),
             Failure::Config(error) => raise(py, "ConfigError", error.to_string()),
             Failure::Argument(message) => PyValueError::new_err(message),
-            Failure::Closed(message) => raise(py, "ClosedError", message),
             Failure::Forked { parent } => raise(
                 py,
                 "ForkError",
@@ -70,62 +67,15 @@ impl From<Failure> for PyErr {
     }
 }
 
-/// The exception of a failure in Rust, under the same name.
+/// The exception of a failure in Rust, under the name that the table of errors has for it.
 pub fn exception(py: Python<'_>, error: &Error) -> PyErr {
-    let message = error.to_string();
-    match error {
-        Error::Operation(failed) => {
-            let path = failed.path.clone().map(PathText);
-            let arguments = (message, failed.code.as_str(), path, failed.count, failed.errno);
-            let class = operation_class(failed.code);
-            match classes(py).and_then(|module| module.getattr(class)?.call1(arguments)) {
-                Ok(value) => PyErr::from_value(value),
-                Err(error) => error,
-            }
-        }
-        Error::Unreachable { .. } => raise(py, "Unreachable", message),
-        Error::SandboxRestarted { .. } => raise(py, "SandboxRestarted", message),
-        Error::DeadlineExceeded { .. } => raise(py, "DeadlineExceeded", message),
-        Error::VersionMismatch(_) => raise(py, "VersionMismatch", message),
-        Error::BadAnswer { .. } => raise(py, "BadAnswer", message),
-        Error::SandboxNotFound(_) => raise(py, "SandboxNotFound", message),
-        Error::Local { .. } => raise(py, "LocalFileError", message),
-        Error::Provider(source) => raise(py, provider_class(source.as_ref()), message),
-        _ => raise(py, "PodbayError", message),
-    }
-}
-
-/// Operations fail with a code; those that Python has a word for have a class of their own.
-fn operation_class(code: ErrorCode) -> &'static str {
-    match code {
-        ErrorCode::NotFound => "NotFound",
-        ErrorCode::AlreadyExists => "AlreadyExists",
-        ErrorCode::IsDirectory => "IsDirectory",
-        ErrorCode::NotADirectory => "NotADirectory",
-        ErrorCode::PermissionDenied => "AccessDenied",
-        ErrorCode::PolicyDenied | ErrorCode::EscapesRoot => "PolicyDenied",
-        ErrorCode::TimedOut => "OperationTimedOut",
-        _ => "OperationError",
-    }
-}
-
-fn provider_class(source: &(dyn std::error::Error + Send + Sync + 'static)) -> &'static str {
-    use podbay::k8s::Error as Cluster;
-    if source.is::<ConfigError>() {
-        return "ConfigError";
-    }
-    #[cfg(target_os = "linux")]
-    if let Some(podbay::local::Error::BadOptions(_) | podbay::local::Error::BadName(_)) = source.downcast_ref() {
-        return "ConfigError";
-    }
-    match source.downcast_ref::<Cluster>() {
-        Some(Cluster::PermissionDenied { .. }) => "PermissionDenied",
-        Some(Cluster::StartupTimeout { .. }) => "StartupTimeout",
-        Some(Cluster::Startup { .. } | Cluster::Quota(_)) => "StartupFailed",
-        Some(Cluster::PodGone { .. }) => "PodGone",
-        Some(Cluster::Cluster(_) | Cluster::NodeLost { .. }) => "Unreachable",
-        Some(Cluster::Config(_)) => "ConfigError",
-        _ => "ProviderError",
+    let (name, message) = (ErrorName::of(error), error.to_string());
+    let Error::Operation(failed) = error else { return raise(py, name.exception, message) };
+    let path = failed.path.clone().map(PathText);
+    let arguments = (message, name.code, path, failed.count, failed.errno);
+    match classes(py).and_then(|module| module.getattr(name.exception)?.call1(arguments)) {
+        Ok(value) => PyErr::from_value(value),
+        Err(error) => error,
     }
 }
 

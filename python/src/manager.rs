@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use podbay::Podbay;
 use podbay::provider::Wanted;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tokio::sync::OnceCell;
 
 use crate::failure::Failure;
-use crate::place::{self, Arguments, Place};
+use crate::place::{self, Arguments};
 use crate::provider::{Provider, query};
 use crate::results::providers::Page;
 use crate::sandbox::{Inner, Sandbox};
@@ -18,25 +18,13 @@ use crate::twins::twins;
 /// The id of a thread's sandbox, whether there is one or not.
 #[pyfunction]
 pub fn sandbox_id(tenant: &str, thread: &str) -> String {
-    podbay::Manager::id(tenant, thread)
+    podbay::thread::sandbox_id(tenant, thread)
 }
 
 /// What a manager's object and its coroutines share.
 pub struct Desk {
-    place: Arc<Place>,
+    podbay: Podbay,
     wanted: Wanted,
-    manager: OnceCell<podbay::Manager>,
-}
-
-impl Desk {
-    async fn manager(&self) -> Result<&podbay::Manager, Failure> {
-        self.manager
-            .get_or_try_init(|| async {
-                let provider = self.place.provider().await?.clone();
-                Ok(podbay::Manager::new(provider).wanting(self.wanted.clone()))
-            })
-            .await
-    }
 }
 
 /// Gives each thread of each tenant its own sandbox. Nothing that it remembers decides anything, so any number of processes may
@@ -74,8 +62,8 @@ impl Manager {
         settings: Option<Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
         let named = place::rules(allow_prefixes, deny_prefixes, deny_commands, virtual_mode, root_dir);
-        let place = match provider {
-            None => Place::new(Arguments { mode, config, audit_log, strict_audit, named, settings })?,
+        let podbay = match provider {
+            None => place::podbay(Arguments { mode, config, audit_log, strict_audit, named, settings })?,
             Some(provider) => {
                 let more = settings.is_some_and(|settings| !settings.is_empty());
                 let given = named.iter().any(|(_, value)| value.is_some());
@@ -89,23 +77,23 @@ impl Manager {
         };
         let labels = labels.map(|labels| labels.0).unwrap_or_default();
         let wanted = Wanted { labels, ttl: Lifetime::of(ttl), idle_ttl: Lifetime::of(idle_ttl), ..Wanted::default() };
-        Ok(Self { inner: Arc::new(Desk { place, wanted, manager: OnceCell::new() }) })
+        Ok(Self { inner: Arc::new(Desk { podbay, wanted }) })
     }
 
     /// The provider.
     #[getter]
     fn provider(&self) -> Provider {
-        Provider { inner: self.inner.place.clone() }
+        Provider { inner: self.inner.podbay.clone() }
     }
 
     /// The id of a thread's sandbox, whether there is one or not.
     #[staticmethod]
     fn id(tenant: &str, thread: &str) -> String {
-        podbay::Manager::id(tenant, thread)
+        podbay::thread::sandbox_id(tenant, thread)
     }
 
     fn __repr__(&self) -> String {
-        format!("<podbay.Manager {}>", self.inner.place.mode())
+        format!("<podbay.Manager {}>", self.inner.podbay.mode())
     }
 }
 
@@ -113,21 +101,23 @@ twins! {
     impl Manager {
         /// Finds a thread's sandbox, or makes it.
         fn acquire / aacquire(desk, thread: String, tenant: Option<String>) [thread, tenant=None] -> Sandbox {
-            let acquired = desk.manager().await?.acquire(tenant.as_deref().unwrap_or_default(), &thread).await?;
-            Ok(Sandbox { inner: Inner::acquired(desk.place.clone(), acquired) })
+            let tenant = tenant.as_deref().unwrap_or_default();
+            let sandbox = desk.podbay.thread_with(tenant, &thread, desk.wanted.clone()).await?;
+            Ok(Sandbox { inner: Inner::of(&desk.podbay, sandbox) })
         }
 
         /// Deletes a thread's sandbox; whether there was one.
         fn release / arelease(desk, thread: String, tenant: Option<String>) [thread, tenant=None] -> bool {
-            Ok(desk.manager().await?.release(tenant.as_deref().unwrap_or_default(), &thread).await?)
+            let id = podbay::thread::sandbox_id(tenant.as_deref().unwrap_or_default(), &thread);
+            Ok(desk.podbay.delete(&id).await?)
         }
 
         /// Lists a tenant's sandboxes.
         fn list / alist(desk, tenant: Option<String>, limit: Option<usize>, cursor: Option<String>)
         [tenant=None, *, limit=None, cursor=None] -> Page {
-            let labels = Labels(podbay::manager::labels_of(tenant.as_deref().unwrap_or_default(), None));
+            let labels = Labels(podbay::thread::labels(tenant.as_deref().unwrap_or_default(), None));
             let query = query(Some(labels), None, limit, cursor)?;
-            Ok(desk.place.provider().await?.list(&query).await?.into())
+            Ok(desk.podbay.list(&query).await?.into())
         }
     }
 }

@@ -1,28 +1,15 @@
 //! Where sandboxes come from: settings, and the provider that they name.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use podbay::audit::Audit;
-use podbay::config::Config;
-use podbay::policy::Policy;
-use podbay::provider::{Provided, Provider, Wanted};
-use podbay::{Guarded, Manager};
+use podbay::Podbay;
+use podbay::provider::Wanted;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tokio::sync::OnceCell;
 
 use crate::failure::Failure;
 use crate::{audit, settings};
-
-/// Settings, and the provider that they name once it is needed.
-pub struct Place {
-    config: Config,
-    policy: Policy,
-    audit: Audit,
-    provider: OnceCell<Arc<dyn Provider>>,
-}
 
 /// Settings that have an argument of their own: the setting's key, and what was given.
 pub type Named<'py> = Vec<(&'static str, Option<Bound<'py, PyAny>>)>;
@@ -54,38 +41,21 @@ pub struct Arguments<'py> {
     pub settings: Option<Bound<'py, PyDict>>,
 }
 
-impl Place {
-    /// The place that the arguments describe. Nothing is opened yet.
-    pub fn new(arguments: Arguments<'_>) -> Result<Arc<Self>, Failure> {
-        let (callback, file) = audit::split(arguments.audit_log);
-        let mut named = arguments.named;
-        let strict = arguments.strict_audit.as_ref().map(|strict| strict.is_truthy()).transpose()?.unwrap_or(false);
-        named.push(("audit.file", file));
-        named.push(("audit.strict", arguments.strict_audit));
-        let config = settings::gather(
-            arguments.mode.as_deref(),
-            arguments.config.as_ref(),
-            &named,
-            arguments.settings.as_ref(),
-        )?;
-        let audit = audit::audit(callback, strict, &config)?;
-        Ok(Arc::new(Self { policy: config.policy(), audit, config, provider: OnceCell::new() }))
-    }
-
-    /// The provider's name.
-    pub fn mode(&self) -> &str {
-        self.config.mode()
-    }
-
-    /// The provider.
-    pub async fn provider(&self) -> Result<&Arc<dyn Provider>, Failure> {
-        Ok(self.provider.get_or_try_init(|| self.config.provider()).await?)
-    }
-
-    /// A sandbox behind this place's rules and record.
-    pub fn guard(&self, provided: &Provided) -> Guarded {
-        Guarded::new(provided.sandbox.clone(), provided.id.clone(), self.policy.clone(), self.audit.clone())
-    }
+/// The object that the arguments describe. Nothing is opened yet.
+pub fn podbay(arguments: Arguments<'_>) -> Result<Podbay, Failure> {
+    let (callback, file) = audit::split(arguments.audit_log);
+    let mut named = arguments.named;
+    let strict = arguments.strict_audit.as_ref().map(|strict| strict.is_truthy()).transpose()?.unwrap_or(false);
+    named.push(("audit.file", file));
+    named.push(("audit.strict", arguments.strict_audit));
+    let config =
+        settings::gather(arguments.mode.as_deref(), arguments.config.as_ref(), &named, arguments.settings.as_ref())?;
+    let builder = Podbay::builder();
+    let builder = match callback {
+        Some(callback) => builder.audit(audit::audit(callback, strict)),
+        None => builder,
+    };
+    Ok(builder.config(config).build()?)
 }
 
 /// Which sandbox is wanted: the one of an id, of a thread, or a new one.
@@ -98,16 +68,10 @@ pub fn wanted(
     idle_ttl: Option<Duration>,
     leashed: bool,
 ) -> Result<Wanted, Failure> {
-    let mut labels = labels;
-    let id = match (id, thread) {
-        (Some(_), Some(_)) => {
-            return Err(Failure::Argument("id and thread both name a sandbox: pass one of them".to_owned()));
-        }
-        (None, Some(thread)) => {
-            labels.extend(podbay::manager::labels_of(tenant, Some(thread)));
-            Some(Manager::id(tenant, thread))
-        }
-        (id, None) => id,
-    };
-    Ok(Wanted { id, labels, ttl, idle_ttl, leashed })
+    let wanted = Wanted { id: None, labels, ttl, idle_ttl, leashed };
+    match (id, thread) {
+        (Some(_), Some(_)) => Err(Failure::Argument("id and thread both name a sandbox: pass one of them".to_owned())),
+        (None, Some(thread)) => Ok(podbay::thread::wanted(tenant, thread, wanted)),
+        (id, None) => Ok(Wanted { id, ..wanted }),
+    }
 }

@@ -1,8 +1,8 @@
 //! Providers: they find, make, list and delete sandboxes.
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use podbay::Podbay;
 use podbay::provider::{Phase, Query};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
@@ -10,7 +10,7 @@ use pyo3::types::PyDict;
 
 use crate::coroutine::Coroutine;
 use crate::failure::Failure;
-use crate::place::{self, Arguments, Place};
+use crate::place::{self, Arguments};
 use crate::results::providers::{Cleaned, Page, PoolStatus, Stats};
 use crate::runtime::block;
 use crate::sandbox::{Inner, Sandbox};
@@ -26,7 +26,7 @@ const IDLE: Duration = Duration::from_secs(300);
 /// The arguments are those of `Sandbox`; rules and audit hold for every sandbox that comes from here.
 #[pyclass(frozen, subclass, module = "podbay")]
 pub struct Provider {
-    pub(crate) inner: Arc<Place>,
+    pub(crate) inner: Podbay,
 }
 
 /// Which sandboxes a list shall have.
@@ -67,7 +67,7 @@ impl Provider {
         settings: Option<Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
         let named = place::rules(allow_prefixes, deny_prefixes, deny_commands, virtual_mode, root_dir);
-        Ok(Self { inner: Place::new(Arguments { mode, config, audit_log, strict_audit, named, settings })? })
+        Ok(Self { inner: place::podbay(Arguments { mode, config, audit_log, strict_audit, named, settings })? })
     }
 
     /// "local" or "raw".
@@ -99,8 +99,8 @@ impl Provider {
         let wanted = place::wanted(id, thread, tenant, labels, Lifetime::of(ttl), Lifetime::of(idle_ttl), leashed)?;
         let place = self.inner.clone();
         block(py, async move {
-            let provided = place.provider().await?.get_or_create(&wanted).await?;
-            Ok(Sandbox { inner: Inner::provided(place.clone(), provided) })
+            let sandbox = place.get_or_create(wanted).await?;
+            Ok(Sandbox { inner: Inner::of(&place, sandbox) })
         })
     }
 
@@ -122,8 +122,8 @@ impl Provider {
         let wanted = place::wanted(id, thread, tenant, labels, Lifetime::of(ttl), Lifetime::of(idle_ttl), leashed)?;
         let place = self.inner.clone();
         let work = async move {
-            let provided = place.provider().await?.get_or_create(&wanted).await?;
-            Ok(Inner::provided(place.clone(), provided))
+            let sandbox = place.get_or_create(wanted).await?;
+            Ok(Inner::of(&place, sandbox))
         };
         Ok(Coroutine::settling("aget_or_create", work, |py, inner| Sandbox { inner }.into_py_any(py)))
     }
@@ -133,8 +133,8 @@ twins! {
     impl Provider {
         /// Finds a sandbox that must exist.
         fn reconnect / areconnect(place, id: String) [id] -> Sandbox {
-            let provided = place.provider().await?.reconnect(&id).await?;
-            Ok(Sandbox { inner: Inner::provided(place.clone(), provided) })
+            let sandbox = place.reconnect(&id).await?;
+            Ok(Sandbox { inner: Inner::of(&place, sandbox) })
         }
 
         /// Lists one page of sandboxes, sorted by id: those with all of the labels and in that status.
@@ -142,32 +142,32 @@ twins! {
             place, labels: Option<Labels>, status: Option<String>, limit: Option<usize>, cursor: Option<String>,
         ) [*, labels=None, status=None, limit=None, cursor=None] -> Page {
             let query = query(labels, status, limit, cursor)?;
-            Ok(place.provider().await?.list(&query).await?.into())
+            Ok(place.list(&query).await?.into())
         }
 
         /// Deletes a sandbox and all that belongs to it; whether there was one.
         fn delete / adelete(place, id: String) [id] -> bool {
-            Ok(place.provider().await?.delete(&id).await?)
+            Ok(place.delete(&id).await?)
         }
 
         /// Deletes what is over, and what was idle for longer than max_idle.
         fn cleanup / acleanup(place, max_idle: Option<Lifetime>) [max_idle=None] -> Cleaned {
-            Ok(place.provider().await?.cleanup(Lifetime::of(max_idle)).await?.into())
+            Ok(place.cleanup(Lifetime::of(max_idle)).await?.into())
         }
 
         /// Counts sandboxes; one that wasn't used for `idle` counts as idle, five minutes unless given.
         fn stats / astats(place, idle: Option<Lifetime>) [idle=None] -> Stats {
-            Ok(place.provider().await?.stats(Lifetime::of(idle).unwrap_or(IDLE)).await?.into())
+            Ok(place.stats(Lifetime::of(idle).unwrap_or(IDLE)).await?.into())
         }
 
         /// How full the pool is: all zero where there is none.
         fn pool_status / apool_status(place) [] -> PoolStatus {
-            Ok(place.provider().await?.pool_status().await?.into())
+            Ok(place.pool_status().await?.into())
         }
 
         /// Fills the pool once, and returns when it is full.
         fn refill / arefill(place) [] -> PoolStatus {
-            Ok(place.provider().await?.refill().await?.into())
+            Ok(place.refill().await?.into())
         }
     }
 }

@@ -1,12 +1,9 @@
 //! The command line as a whole. Each command's own arguments stand in its module.
 
-use clap::{Parser, Subcommand};
+use clap::Parser;
 
+use crate::commands::Verb;
 use crate::settings::Settings;
-use crate::{
-    attach, config, cp, create, delete, describe, doctor, edit, exec, glob, grep, install, kill, list, ls, pool, ps,
-    read, reap, run, write,
-};
 
 /// What the exit codes mean.
 pub const EXIT_CODES: &str = "\
@@ -48,34 +45,6 @@ pub struct Arguments {
 
     #[command(subcommand)]
     pub verb: Verb,
-}
-
-/// The commands.
-#[derive(Debug, Subcommand)]
-pub enum Verb {
-    Run(run::Arguments),
-    Create(create::Arguments),
-    List(list::Arguments),
-    Describe(describe::Arguments),
-    Delete(delete::Arguments),
-    Exec(exec::Arguments),
-    Ps(ps::Arguments),
-    Attach(attach::Arguments),
-    Kill(kill::Arguments),
-    Cp(cp::Arguments),
-    Read(read::Arguments),
-    Write(write::Arguments),
-    Edit(edit::Arguments),
-    Ls(ls::Arguments),
-    Glob(glob::Arguments),
-    Grep(grep::Arguments),
-    Reap(reap::Arguments),
-    Pool(pool::Arguments),
-    Install(install::Arguments),
-    Config(config::Arguments),
-    Doctor(doctor::Arguments),
-    /// Tells what the exit codes mean
-    ExitCodes,
 }
 
 #[cfg(test)]

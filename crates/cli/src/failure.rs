@@ -1,14 +1,12 @@
 //! Why a command of podbay's failed, and with which exit code.
 
-use podbay::ErrorCode;
+use podbay::{ErrorCode, ErrorName};
 use serde::Serialize;
 
 use crate::terminal::escape;
 
 /// podbay itself failed.
 pub const FAILED: u8 = 125;
-/// The command was found and can't be started.
-const CANNOT_START: u8 = 126;
 /// The command wasn't found.
 const NOT_FOUND: u8 = 127;
 /// The kernel's number for what isn't there.
@@ -21,7 +19,7 @@ const SIGPIPE: u8 = 13;
 /// Why a command of podbay's failed.
 #[derive(Debug, Serialize)]
 pub struct Failure {
-    /// For programs: the sandbox's own code, or one of `usage`, `config`, `failed`, `broken_pipe`.
+    /// For programs: a code of [`ErrorName`], or one of the command line's own, such as `usage` and `broken_pipe`.
     code: String,
     /// For people.
     message: String,
@@ -100,40 +98,42 @@ impl Failure {
 
 impl From<podbay::config::ConfigError> for Failure {
     fn from(error: podbay::config::ConfigError) -> Self {
-        Self::new(error.to_string()).coded("config")
+        podbay::Error::from(error).into()
     }
 }
 
 impl From<podbay::Error> for Failure {
     fn from(error: podbay::Error) -> Self {
+        let name = ErrorName::of(&error);
+        let missing = error.code() == Some(ErrorCode::SpawnFailed) && error.errno() == Some(ENOENT);
+        let exit_code = if missing { NOT_FOUND } else { name.exit_code };
         let message = error.to_string();
-        match error {
-            podbay::Error::Operation(error) => {
-                let exit_code = match error.code {
-                    ErrorCode::SpawnFailed if error.errno == Some(ENOENT) => NOT_FOUND,
-                    ErrorCode::SpawnFailed => CANNOT_START,
-                    _ => FAILED,
-                };
-                let message = match error.code {
-                    ErrorCode::PolicyDenied => format!("{message}; 'podbay config' shows the rules and who set them"),
-                    ErrorCode::ExecNotFound => format!("{message}; 'podbay ps --all' shows those that are"),
-                    ErrorCode::SpawnFailed if exit_code == NOT_FOUND => {
-                        format!(
-                            "{message}: is its name right? There are this machine's programs below /usr, or on a cluster those of the image"
-                        )
-                    }
-                    _ => message,
-                };
-                Self { code: error.code.as_str().to_owned(), message, path: error.path, exit_code, lines: false }
-            }
-            podbay::Error::SandboxNotFound(_) => Self::new(message).coded("sandbox_not_found"),
-            podbay::Error::Unreachable { .. } => Self::new(message).coded("unreachable"),
-            podbay::Error::SandboxRestarted { .. } => Self::new(message).coded("sandbox_restarted"),
-            podbay::Error::DeadlineExceeded { .. } => Self::new(message).coded("deadline_exceeded"),
-            podbay::Error::VersionMismatch(_) => Self::new(message).coded("version_mismatch"),
-            podbay::Error::Local { .. } => Self::new(message).coded("local_file"),
-            podbay::Error::Provider(_) => Self { lines: true, ..Self::new(message) },
-            _ => Self::new(message),
-        }
+        let message = match error.code() {
+            Some(ErrorCode::PolicyDenied) => format!("{message}; 'podbay config' shows the rules and who set them"),
+            Some(ErrorCode::ExecNotFound) => format!("{message}; 'podbay ps --all' shows those that are"),
+            Some(ErrorCode::SpawnFailed) if missing => format!(
+                "{message}: is its name right? There are this machine's programs below /usr, or on a cluster those of the image"
+            ),
+            _ => message,
+        };
+        let lines = matches!(error, podbay::Error::Provider(_));
+        let path = match error {
+            podbay::Error::Operation(error) => error.path,
+            _ => None,
+        };
+        Self { code: name.code.to_owned(), message, path, exit_code, lines }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_isnt_there_ends_with_127_as_in_a_shell() {
+        let failed = |errno| podbay::OperationError::new(ErrorCode::SpawnFailed, "x").with_errno(errno);
+        assert_eq!(Failure::from(podbay::Error::from(failed(Some(ENOENT)))).exit_code(), 127);
+        assert_eq!(Failure::from(podbay::Error::from(failed(Some(13)))).exit_code(), 126);
+        assert_eq!(Failure::from(podbay::Error::SandboxNotFound("x".into())).exit_code(), FAILED);
     }
 }

@@ -5,7 +5,7 @@ mod lines;
 pub mod signals;
 mod writer;
 
-use podbay::{Event, GuardedExec, Info, State, Stream};
+use podbay::{Event, Exec, Info, State, Stream};
 
 use crate::failure::{FAILED, Failure};
 use crate::output::Output;
@@ -43,7 +43,7 @@ pub fn has_input() -> bool {
 ///
 /// # Errors
 /// When the sandbox is lost, or nobody reads the output any more. The command may still be running then.
-pub async fn follow(exec: &mut GuardedExec, passing: Passing, output: &Output) -> Result<Outcome, Failure> {
+pub async fn follow(exec: &mut Exec, passing: Passing, output: &Output) -> Result<Outcome, Failure> {
     let (control, signalled) = (exec.control(), exec.control());
     // Before anything is shown: whoever sees the first line may answer it with Ctrl-C.
     let ears = signals::Ears::open()?;
@@ -63,7 +63,7 @@ pub async fn follow(exec: &mut GuardedExec, passing: Passing, output: &Output) -
 }
 
 /// Writes what the command prints.
-async fn events(exec: &mut GuardedExec, json: bool) -> Result<Box<Info>, Failure> {
+async fn events(exec: &mut Exec, json: bool) -> Result<Box<Info>, Failure> {
     let mut writer = Writer::default();
     let mut lines = Lines::default();
     if json {

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use measure::{Samples, Table, rate, show};
-use podbay_client::files::{Download, Edit, Glob, Grep, Ls, Read, Stat, Write};
+use podbay_client::files::{Download, Glob, Grep, Ls, Read, Stat, Write};
 use podbay_client::{Meter, Sandbox};
 use support::Daemon;
 
@@ -136,8 +136,7 @@ async fn files(sandbox: &Sandbox, work: &Path) {
     let edit = |_| async {
         // Back and forth, so that every edit changes the file.
         let (old, new) = if turn.replace(!turn.get()) { ("thread", "needle") } else { ("needle", "thread") };
-        let (request, texts) = Edit::new("small/edited", old.as_bytes(), new.as_bytes());
-        assert_eq!(sandbox.edit(&request, texts).await.unwrap().occurrences, 1);
+        assert_eq!(sandbox.edit("small/edited", old, new).await.unwrap().occurrences, 1);
     };
     table.row("**podbay: edit**", &Samples::of(1000, edit).await);
     let connect = |_| async {

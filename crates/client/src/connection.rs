@@ -9,12 +9,13 @@ use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use podbay_proto::body::{Incoming, MessageBody, Payload};
 use podbay_proto::message::{MAX_ANSWER, decode_head, encode_request};
-use podbay_proto::session::{BULK, Hello, REQUEST_ID, TOKEN, Welcome};
+use podbay_proto::session::{BULK, REQUEST_ID, TOKEN, Welcome};
 use podbay_proto::{Operation, VERSION};
 use tokio::io::AsyncWriteExt;
 
 use crate::channel::Channel;
 use crate::error::Error;
+use crate::guard::Permit;
 
 /// The most bytes of a payload that is collected when its operation doesn't say how many it will be.
 const MAX_COLLECTED: usize = 64 << 20;
@@ -85,7 +86,7 @@ impl Connection {
             Failure::Final(Error::BadAnswer { what: "the token", reason: "it can't be sent in a header".into() })
         })?;
         let mut connection = Self { sender, token, welcome: nobody() };
-        connection.welcome = connection.ask(&Hello { version: VERSION }, None, Bytes::new()).await?.head;
+        connection.welcome = connection.ask(&Permit::hello(), None, Bytes::new()).await?.head;
         if connection.welcome.version.major != VERSION.major {
             let message = format!(
                 "podbayd in the sandbox speaks protocol {} and this client {VERSION}: update the older of the two",
@@ -103,21 +104,21 @@ impl Connection {
     /// Sends a request whose payload is in memory.
     pub(crate) async fn ask<O: Operation>(
         &self,
-        request: &O,
+        permit: &Permit<O>,
         id: Option<&str>,
         payload: Bytes,
     ) -> Result<Answer<O::Output>, Failure> {
-        self.send(request, id, Payload::Bytes(payload)).await
+        self.send(permit, id, Payload::Bytes(payload)).await
     }
 
     /// Sends a request.
     pub(crate) async fn send<O: Operation>(
         &self,
-        request: &O,
+        permit: &Permit<O>,
         id: Option<&str>,
         payload: Payload,
     ) -> Result<Answer<O::Output>, Failure> {
-        let head = encode_request(request).map_err(|error| Failure::Final(error.into()))?;
+        let head = encode_request(&**permit).map_err(|error| Failure::Final(error.into()))?;
         let mut http = Request::post(format!("http://podbayd/v{}/{}", VERSION.major, O::NAME));
         if let Some(id) = id {
             http = http.header(REQUEST_ID, id);

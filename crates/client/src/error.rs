@@ -57,6 +57,10 @@ pub enum Error {
     #[error("there is no sandbox {0:?}; 'podbay list' shows those that are")]
     SandboxNotFound(String),
 
+    /// The object that stands for the sandbox was closed before.
+    #[error("the sandbox {0:?} was closed: create a new one")]
+    Closed(String),
+
     /// A sandbox can't be made, found or removed.
     #[error("{0}")]
     Provider(#[source] Box<dyn std::error::Error + Send + Sync>),

@@ -14,6 +14,7 @@ use crate::Sandbox;
 use crate::connection::{Answer, Failure, Purpose};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::guard::{Content, Effect, Permit};
 use crate::session::{Patience, Session, request_id};
 
 /// The signal that nothing can ignore.
@@ -122,13 +123,16 @@ impl Sandbox {
     /// # Errors
     /// As for [`run`](Self::run).
     pub async fn run_capped(&self, command: impl Into<Command>, cap: u64) -> Result<Output> {
-        let mut guard = KillOnDrop { session: self.session.clone(), id: new_id()?, armed: true };
         let command = command.into();
         let deadline = self.session.deadline(&command);
-        self.collect(&mut guard, Some(command), cap, deadline).await
+        let request = Run { id: new_id()?, command: Some(command), output_cap: cap };
+        let mut permit = self.session.permit(request, Content::Nothing)?;
+        let mut guard = KillOnDrop::new(&self.session, &permit.id);
+        let output = self.collect(&mut guard, &mut permit, deadline).await;
+        permit.finish(output, effect)
     }
 
-    /// Like [`run_capped`](Self::run_capped), with these bytes as the command's standard input, which is closed behind them.
+    /// Like [`run_capped`](Self::run_capped), with these bytes as the command's standard input, which is closed after them.
     ///
     /// # Errors
     /// As for [`run`](Self::run). A command that doesn't read all of its input is no error.
@@ -138,12 +142,23 @@ impl Sandbox {
         input: impl Into<Bytes>,
         cap: u64,
     ) -> Result<Output> {
-        let mut guard = KillOnDrop { session: self.session.clone(), id: new_id()?, armed: true };
-        let command = Command { stdin: true, ..command.into() };
+        let (command, input) = (command.into().stdin(), input.into());
         let deadline = self.session.deadline(&command);
-        let id = guard.id.clone();
-        deadline.wait(&id, self.start_as(id.clone(), command)).await??;
-        let mut control = Control { session: self.session.clone(), id: guard.id.clone(), written: 0 };
+        let request = Run { id: new_id()?, command: Some(command), output_cap: cap };
+        // One operation: what follows is part of it.
+        let mut permit = self.session.permit(request, Content::Bytes(&input))?;
+        let output = self.start_and_feed(&mut permit, input, deadline).await;
+        permit.finish(output, effect)
+    }
+
+    async fn start_and_feed(&self, permit: &mut Permit<Run>, input: Bytes, deadline: Deadline) -> Result<Output> {
+        let id = permit.id.clone();
+        let mut guard = KillOnDrop::new(&self.session, &id);
+        if let Some(command) = permit.request_mut().command.take() {
+            let start = Permit::part(Start { id: id.clone(), command });
+            deadline.wait(&id, self.started(&start)).await??;
+        }
+        let mut control = Control { session: self.session.clone(), id: id.clone(), written: 0, part: true };
         let feed = async {
             if control.write(input).await? {
                 control.close_input().await?;
@@ -151,40 +166,33 @@ impl Sandbox {
             Ok(())
         };
         let work = async {
-            let (fed, output) = tokio::join!(feed, self.collect(&mut guard, None, cap, deadline));
+            let (fed, output) = tokio::join!(feed, self.collect(&mut guard, permit, deadline));
             fed.and(output)
         };
         deadline.wait(&id, work).await?
     }
 
     /// Starts a command where there is one, waits for its end and fetches its output.
-    async fn collect(
-        &self,
-        guard: &mut KillOnDrop,
-        command: Option<Command>,
-        cap: u64,
-        deadline: Deadline,
-    ) -> Result<Output> {
+    async fn collect(&self, guard: &mut KillOnDrop, permit: &mut Permit<Run>, deadline: Deadline) -> Result<Output> {
         let id = guard.id.clone();
         // Overdue, the command is left to the guard, which has it killed where that can still be asked for.
-        deadline.wait(&id, self.collect_patiently(guard, command, cap)).await?
+        deadline.wait(&id, self.collect_patiently(guard, permit)).await?
     }
 
-    async fn collect_patiently(&self, guard: &mut KillOnDrop, command: Option<Command>, cap: u64) -> Result<Output> {
-        let mut request = Run { id: guard.id.clone(), command, output_cap: cap };
-        let most = usize::try_from(cap).unwrap_or(usize::MAX).saturating_add(1024);
+    async fn collect_patiently(&self, guard: &mut KillOnDrop, permit: &mut Permit<Run>) -> Result<Output> {
+        let most = usize::try_from(permit.output_cap).unwrap_or(usize::MAX).saturating_add(1024);
         let mut asked: Option<String> = None;
         let mut patience = self.session.patience("running a command");
         let result = loop {
             let failure = match self.session.connection(Purpose::Shared).await {
                 Ok(connection) => {
-                    settle_instance(&mut asked, &connection.welcome.instance, &mut request.command);
-                    let failure = match connection.ask(&request, None, Bytes::new()).await {
+                    settle_instance(&mut asked, &connection.welcome.instance, &mut permit.request_mut().command);
+                    let failure = match connection.ask(permit, None, Bytes::new()).await {
                         Ok(answer) => match answer.collect(Some(most)).await {
                             Ok(answer) => break Ok(answer),
                             Err(failure) => failure,
                         },
-                        Err(failure) => restarted(failure, request.command.is_none(), "running a command"),
+                        Err(failure) => restarted(failure, permit.command.is_none(), "running a command"),
                     };
                     // The command may have run for hours before the connection broke.
                     patience = self.session.patience("running a command");
@@ -235,7 +243,13 @@ impl Sandbox {
     /// # Errors
     /// When it can't be started.
     pub async fn start_as(&self, id: ExecId, command: impl Into<Command>) -> Result<Info> {
-        let info = self.session.ask(&Start { id, command: command.into() }).await?;
+        let permit = self.session.permit(Start { id, command: command.into() }, Content::Nothing)?;
+        let info = self.started(&permit).await;
+        permit.finish(info, |_| Effect::default())
+    }
+
+    async fn started(&self, permit: &Permit<Start>) -> Result<Info> {
+        let (info, _) = self.session.send(permit, Bytes::new(), Some(0)).await?;
         match info.state {
             State::Failed(error) => Err(error.into()),
             _ => Ok(info),
@@ -247,7 +261,7 @@ impl Sandbox {
     /// # Errors
     /// `exec_not_found`.
     pub async fn status(&self, id: &ExecId) -> Result<Info> {
-        self.session.ask(&Status { id: id.clone() }).await
+        self.session.ask(Status { id: id.clone() }).await
     }
 
     /// Lists commands, oldest first; optionally only those of which something is alive.
@@ -255,7 +269,7 @@ impl Sandbox {
     /// # Errors
     /// When the sandbox can't be reached.
     pub async fn commands(&self, running: bool) -> Result<Vec<Info>> {
-        self.session.ask(&List { running }).await
+        self.session.ask(List { running }).await
     }
 
     /// Sends a signal to everything that a command started; to how many processes.
@@ -271,7 +285,7 @@ impl Sandbox {
     /// # Errors
     /// `exec_not_found`.
     pub async fn signal_to(&self, id: &ExecId, signal: i32, target: Target) -> Result<u32> {
-        Ok(self.session.ask(&Signal { id: id.clone(), signal, target }).await?.processes)
+        Ok(self.session.ask(Signal { id: id.clone(), signal, target }).await?.processes)
     }
 
     /// Kills everything that a command started, until nothing is left.
@@ -306,10 +320,21 @@ fn restarted(failure: Failure, looked_for: bool, what: &'static str) -> Failure 
     }
 }
 
+/// What the guard is told of a command that has ended.
+fn effect(output: &Output) -> Effect {
+    Effect { bytes: Some(output.info.output_bytes), exit: output.code() }
+}
+
 struct KillOnDrop {
     session: Session,
     id: ExecId,
     armed: bool,
+}
+
+impl KillOnDrop {
+    fn new(session: &Session, id: &ExecId) -> Self {
+        Self { session: session.clone(), id: id.clone(), armed: true }
+    }
 }
 
 impl Drop for KillOnDrop {
@@ -319,10 +344,11 @@ impl Drop for KillOnDrop {
         }
         // Outside a runtime nothing can be sent any more; the command's own time-out ends it.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let signal = Signal { id: self.id.clone(), signal: SIGKILL, target: Target::All };
+            // Part of the command's own operation, which ends as cancelled: an audit log that can't be written mustn't keep it alive.
+            let signal = Permit::part(Signal { id: self.id.clone(), signal: SIGKILL, target: Target::All });
             let session = self.session.clone();
             runtime.spawn(async move {
-                if let Err(error) = session.ask(&signal).await {
+                if let Err(error) = session.send(&signal, Bytes::new(), Some(0)).await {
                     tracing::debug!(%error, "a command that nobody waits for couldn't be killed");
                 }
             });
@@ -330,17 +356,27 @@ impl Drop for KillOnDrop {
     }
 }
 
-/// A command that runs, and what it does.
+/// A running command and its events.
+///
+/// Dropping it leaves the command running; the guard is told that it is no longer followed.
 #[derive(Debug)]
 pub struct Exec {
     session: Session,
-    id: ExecId,
+    permit: Permit<Attach>,
     offset: u64,
     started: bool,
     stream: Option<Records>,
     instance: Option<String>,
     ended: Option<Box<Info>>,
     deadline: Deadline,
+}
+
+impl Drop for Exec {
+    fn drop(&mut self) {
+        if let Err(error) = self.permit.end(Ok(Effect::bytes(self.offset))) {
+            tracing::warn!(%error, "the end of a command couldn't be recorded");
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -353,16 +389,21 @@ struct Records {
 impl Exec {
     async fn open(session: Session, id: ExecId, command: Option<Command>, offset: u64) -> Result<Self> {
         let deadline = command.as_ref().map_or_else(Deadline::none, |command| session.deadline(command));
+        let permit = session.permit(Attach { id, command, offset }, Content::Nothing)?;
         let (stream, instance, ended) = (None, None, None);
-        let mut exec = Self { session, id, offset, started: false, stream, instance, ended, deadline };
-        let id = exec.id.clone();
-        deadline.wait(&id, exec.connect(command)).await??;
+        let mut exec = Self { session, permit, offset, started: false, stream, instance, ended, deadline };
+        let id = exec.id().clone();
+        let connected = deadline.wait(&id, exec.connect()).await.flatten();
+        if let Err(error) = connected {
+            exec.permit.end(Err(&error))?;
+            return Err(error);
+        }
         Ok(exec)
     }
 
     /// The command's id, by which anyone can find it.
     pub fn id(&self) -> &ExecId {
-        &self.id
+        &self.permit.id
     }
 
     /// How many bytes of its output have been seen.
@@ -370,14 +411,18 @@ impl Exec {
         self.offset
     }
 
-    async fn connect(&mut self, mut command: Option<Command>) -> Result<()> {
+    async fn connect(&mut self) -> Result<()> {
         let mut patience = self.session.patience("a command's output");
-        let only_looked_for = command.is_none();
+        let only_looked_for = self.permit.command.is_none();
         loop {
-            let failure = match self.try_connect(&mut command).await {
-                Ok(()) => return Ok(()),
+            let failure = match self.try_connect().await {
+                Ok(()) => {
+                    // From now on it is only looked for.
+                    self.permit.request_mut().command = None;
+                    return Ok(());
+                }
                 Err(failure) if self.started || !only_looked_for => {
-                    restarted(failure, command.is_none(), "a command's output")
+                    restarted(failure, self.permit.command.is_none(), "a command's output")
                 }
                 Err(failure) => failure,
             };
@@ -385,11 +430,12 @@ impl Exec {
         }
     }
 
-    async fn try_connect(&mut self, command: &mut Option<Command>) -> Result<(), Failure> {
+    async fn try_connect(&mut self) -> Result<(), Failure> {
         let connection = self.session.connection(Purpose::Shared).await?;
-        settle_instance(&mut self.instance, &connection.welcome.instance, command);
-        let request = Attach { id: self.id.clone(), command: command.clone(), offset: self.offset };
-        let answer = connection.ask(&request, None, Bytes::new()).await?;
+        let request = self.permit.request_mut();
+        settle_instance(&mut self.instance, &connection.welcome.instance, &mut request.command);
+        request.offset = self.offset;
+        let answer = connection.ask(&self.permit, None, Bytes::new()).await?;
         self.started = true;
         self.stream = Some(Records { answer, reader: RecordReader::default(), ready: VecDeque::new() });
         Ok(())
@@ -406,8 +452,20 @@ impl Exec {
         if self.ended.is_some() {
             return Ok(None);
         }
-        let (deadline, id) = (self.deadline, self.id.clone());
-        deadline.wait(&id, self.next_patiently()).await?
+        let (deadline, id) = (self.deadline, self.id().clone());
+        let event = deadline.wait(&id, self.next_patiently()).await.flatten();
+        match &event {
+            Ok(Some(Event::End(info))) => {
+                let exit = match &info.state {
+                    State::Exited(exit) => Some(exit.code),
+                    _ => None,
+                };
+                self.permit.end(Ok(Effect { bytes: Some(info.output_bytes), exit }))?;
+            }
+            Err(error) => self.permit.end(Err(error))?,
+            _ => {}
+        }
+        event
     }
 
     async fn next_patiently(&mut self) -> Result<Option<Event>> {
@@ -424,7 +482,7 @@ impl Exec {
                         failure
                     }
                 },
-                None => match self.try_connect(&mut None).await {
+                None => match self.try_connect().await {
                     Ok(()) => continue,
                     Err(failure) => restarted(failure, true, "a command's output"),
                 },
@@ -465,7 +523,7 @@ impl Exec {
 
     /// A way to send input and signals, also while this value is waited on.
     pub fn control(&self) -> Control {
-        Control { session: self.session.clone(), id: self.id.clone(), written: 0 }
+        Control { session: self.session.clone(), id: self.id().clone(), written: 0, part: false }
     }
 }
 
@@ -477,6 +535,8 @@ pub struct Control {
     session: Session,
     id: ExecId,
     written: u64,
+    /// Whether what it sends is part of an operation that has a permit.
+    part: bool,
 }
 
 impl Control {
@@ -506,7 +566,11 @@ impl Control {
     async fn input(&mut self, piece: Bytes, close: bool) -> Result<bool> {
         let length = piece.len() as u64;
         let request = Input { id: self.id.clone(), offset: self.written, close };
-        let (taken, _) = self.session.call(&request, piece, Some(0)).await?;
+        let permit = match self.part {
+            true => Permit::part(request),
+            false => self.session.permit(request, Content::of(&piece))?,
+        };
+        let (taken, _) = self.session.perform(permit, piece, Some(0)).await?;
         self.written += length;
         Ok(!taken.closed)
     }
@@ -516,7 +580,7 @@ impl Control {
     /// # Errors
     /// When the sandbox can't be reached.
     pub async fn signal(&self, signal: i32) -> Result<u32> {
-        Ok(self.session.ask(&Signal { id: self.id.clone(), signal, target: Target::All }).await?.processes)
+        Ok(self.session.ask(Signal { id: self.id.clone(), signal, target: Target::All }).await?.processes)
     }
 
     /// Kills everything that the command started.

@@ -1,4 +1,6 @@
 //! Operations on a sandbox's files: one request each.
+//!
+//! Each method takes a plain path (or pattern) or a request with options.
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
@@ -11,6 +13,7 @@ use podbay_proto::files::{
 use crate::Sandbox;
 use crate::connection::Purpose;
 use crate::error::{Error, Result};
+use crate::guard::{Content, Effect, Permit};
 
 /// How many files are under way at once when many are sent or fetched.
 pub(crate) const AT_ONCE: usize = 128;
@@ -21,14 +24,16 @@ impl Sandbox {
     /// ```no_run
     /// # use podbay_client::{Sandbox, files::Read};
     /// # async fn example(sandbox: Sandbox) -> podbay_client::Result<()> {
-    /// let (page, content) = sandbox.read(&Read::new("/etc/hostname")).await?;
+    /// let (page, content) = sandbox.read("/etc/hostname").await?;
     /// println!("{} bytes, {:?}", page.size, content);
+    /// let (_, second_page) = sandbox.read(Read::new("long.txt").lines(2000, 2000)).await?;
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
     /// When it can't be read, with the sandbox's code.
-    pub async fn read(&self, request: &Read) -> Result<(ReadOutput, Bytes)> {
+    pub async fn read(&self, request: impl Into<Read>) -> Result<(ReadOutput, Bytes)> {
+        let request = request.into();
         let most = match request.bytes {
             Some(range) => range.length.unwrap_or(u64::MAX),
             None => request.max_bytes.max(request.max_binary_bytes),
@@ -38,127 +43,166 @@ impl Sandbox {
 
     /// Creates or replaces a file.
     ///
+    /// ```no_run
+    /// # use podbay_client::{Sandbox, files::Write};
+    /// # async fn example(sandbox: Sandbox) -> podbay_client::Result<()> {
+    /// sandbox.write("hello.txt", "hello").await?;
+    /// sandbox.write(Write::new("run.sh").create_only().mode(0o755), "#!/bin/sh\n").await?;
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// When it can't be written; then nothing has changed.
-    pub async fn write(&self, request: &Write, content: impl Into<Bytes>) -> Result<WriteOutput> {
-        let content = content.into();
-        let request = Write { length: Some(content.len() as u64), ..request.clone() };
-        Ok(self.session.call(&request, content, Some(0)).await?.0)
+    pub async fn write(&self, request: impl Into<Write>, content: impl Into<Bytes>) -> Result<WriteOutput> {
+        self.write_as("write", request.into(), content.into()).await
     }
 
-    /// Replaces a text in a file. `payload` is the old text and directly behind it the new one, as [`Edit::new`] makes it.
+    /// Writes under another name for the guard: uploading a small file is a write, and users know it as an upload.
+    pub(crate) async fn write_as(
+        &self,
+        action: &'static str,
+        mut request: Write,
+        content: Bytes,
+    ) -> Result<WriteOutput> {
+        request.length = Some(content.len() as u64);
+        let permit = Permit::new(self.session.guard(), action, request, Content::Bytes(&content))?;
+        Ok(self.session.perform(permit, content, Some(0)).await?.0)
+    }
+
+    /// Replaces a text in a file.
+    ///
+    /// ```no_run
+    /// # use podbay_client::{Sandbox, files::Edit};
+    /// # async fn example(sandbox: Sandbox) -> podbay_client::Result<()> {
+    /// sandbox.edit("settings.py", "DEBUG = True", "DEBUG = False").await?;
+    /// sandbox.edit(Edit::in_file("settings.py").replace_all(), "http:", "https:").await?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// When the text isn't there or not unique, or the file can't be written; then nothing has changed.
-    pub async fn edit(&self, request: &Edit, payload: impl Into<Bytes>) -> Result<EditOutput> {
-        Ok(self.session.call(request, payload.into(), Some(0)).await?.0)
+    pub async fn edit(
+        &self,
+        request: impl Into<Edit>,
+        old: impl AsRef<[u8]>,
+        new: impl AsRef<[u8]>,
+    ) -> Result<EditOutput> {
+        let (old, new) = (old.as_ref(), new.as_ref());
+        let (old_length, new_length) = (old.len() as u64, new.len() as u64);
+        let request = Edit { old_length, new_length, ..request.into() };
+        Ok(self.session.call(request, [old, new].concat().into(), Some(0)).await?.0)
     }
 
-    /// Lists a directory.
+    /// Lists a directory; [`Ls::default`] is the working directory.
     ///
     /// # Errors
     /// When it can't be read.
-    pub async fn ls(&self, request: &Ls) -> Result<LsOutput> {
-        self.session.ask(request).await
+    pub async fn ls(&self, request: impl Into<Ls>) -> Result<LsOutput> {
+        self.session.ask(request.into()).await
     }
 
-    /// Tells what is at a path.
+    /// Describes what is at a path.
     ///
     /// # Errors
     /// When there is nothing.
-    pub async fn stat(&self, request: &Stat) -> Result<StatOutput> {
-        self.session.ask(request).await
+    pub async fn stat(&self, request: impl Into<Stat>) -> Result<StatOutput> {
+        self.session.ask(request.into()).await
     }
 
     /// Finds files by name.
     ///
     /// # Errors
-    /// When the search can't be made. A search that found a part says so in its result.
-    pub async fn glob(&self, request: &Glob) -> Result<GlobOutput> {
-        self.session.ask(request).await
+    /// When the search can't be made. A search that found only part of the matches says so in its result.
+    pub async fn glob(&self, request: impl Into<Glob>) -> Result<GlobOutput> {
+        self.session.ask(request.into()).await
     }
 
     /// Finds text in files.
     ///
     /// # Errors
-    /// When the search can't be made. A search that found a part says so in its result.
-    pub async fn grep(&self, request: &Grep) -> Result<GrepOutput> {
-        self.session.ask(request).await
+    /// When the search can't be made. A search that found only part of the matches says so in its result.
+    pub async fn grep(&self, request: impl Into<Grep>) -> Result<GrepOutput> {
+        self.session.ask(request.into()).await
     }
 
-    /// Lists a directory and all below it.
+    /// Lists a directory and everything below it; [`Tree::default`] is the working directory.
     ///
     /// # Errors
     /// When it can't be read.
-    pub async fn tree(&self, request: &Tree) -> Result<TreeOutput> {
-        self.session.ask(request).await
+    pub async fn tree(&self, request: impl Into<Tree>) -> Result<TreeOutput> {
+        self.session.ask(request.into()).await
     }
 
     /// Deletes a file or a directory.
     ///
     /// # Errors
     /// When it can't be deleted.
-    pub async fn delete(&self, request: &Delete) -> Result<DeleteOutput> {
-        self.session.ask(request).await
+    pub async fn delete(&self, request: impl Into<Delete>) -> Result<DeleteOutput> {
+        self.session.ask(request.into()).await
     }
 
-    /// Makes a directory.
+    /// Creates a directory and its parents.
     ///
     /// # Errors
-    /// When it can't be made.
-    pub async fn mkdir(&self, request: &Mkdir) -> Result<MkdirOutput> {
-        self.session.ask(request).await
+    /// When it can't be created.
+    pub async fn mkdir(&self, request: impl Into<Mkdir>) -> Result<MkdirOutput> {
+        self.session.ask(request.into()).await
     }
 
-    /// Moves or renames.
+    /// Moves or renames: the operation `move`, which Rust keeps for itself.
+    ///
+    /// ```no_run
+    /// # use podbay_client::{Sandbox, files::Move};
+    /// # async fn example(sandbox: Sandbox) -> podbay_client::Result<()> {
+    /// sandbox.mv(("draft.txt", "final.txt")).await?;
+    /// sandbox.mv(Move::new("new.txt", "final.txt").overwrite()).await?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// When it can't be moved.
-    pub async fn relocate(&self, request: &Move) -> Result<MoveOutput> {
-        self.session.ask(request).await
+    pub async fn mv(&self, request: impl Into<Move>) -> Result<MoveOutput> {
+        self.session.ask(request.into()).await
     }
 
-    /// Fetches a file whole, into memory.
+    /// Fetches a whole file into memory.
     ///
     /// # Errors
     /// When it can't be read.
-    pub async fn download(&self, request: &Download) -> Result<Bytes> {
-        // How large it is isn't known before, so that the windows of the bulk connection are taken to be worth it.
-        self.session
+    pub async fn download(&self, request: impl Into<Download>) -> Result<Bytes> {
+        let permit = self.session.permit(request.into(), Content::Nothing)?;
+        let content = self.download_content(&permit).await;
+        permit.finish(content, |content| Effect::bytes(content.len() as u64))
+    }
+
+    async fn download_content(&self, permit: &Permit<Download>) -> Result<Bytes> {
+        // How large it is isn't known before, so the windows of the bulk connection are taken to be worth it.
+        let (announced, content) = self
+            .session
             .retry("download", false, Purpose::Bulk, |connection| async move {
-                let answer = connection.ask(request, None, Bytes::new()).await?;
+                let answer = connection.ask(permit, None, Bytes::new()).await?;
                 let announced = answer.head.length;
                 let most = usize::try_from(announced).unwrap_or(usize::MAX);
                 let (_, content) = answer.collect(Some(most)).await?;
                 Ok((announced, content))
             })
-            .await
-            .and_then(|(announced, content)| {
-                let changed = content.len() as u64 != announced;
-                if changed { Err(shrunk(&request.path, announced, content.len() as u64)) } else { Ok(content) }
-            })
+            .await?;
+        let changed = content.len() as u64 != announced;
+        if changed { Err(shrunk(&permit.path, announced, content.len() as u64)) } else { Ok(content) }
     }
 
-    /// Writes many files, all under way at once. The results stand in the order of the files.
+    /// Writes many files, all under way at once. The results are in the order of the files.
     pub async fn write_all(&self, files: Vec<(Write, Bytes)>) -> Vec<Result<WriteOutput>> {
-        stream::iter(files)
-            .map(|(request, content)| async move { self.write(&request, content).await })
-            .buffered(AT_ONCE)
-            .collect()
-            .await
+        stream::iter(files).map(|(request, content)| self.write(request, content)).buffered(AT_ONCE).collect().await
     }
 
-    /// Fetches many files, all under way at once. The results stand in the order of the paths.
+    /// Fetches many files, all under way at once. The results are in the order of the requests.
     pub async fn download_all(&self, requests: Vec<Download>) -> Vec<Result<Bytes>> {
-        stream::iter(requests)
-            .map(|request| async move { self.download(&request).await })
-            .buffered(AT_ONCE)
-            .collect()
-            .await
+        stream::iter(requests).map(|request| self.download(request)).buffered(AT_ONCE).collect().await
     }
 }
 
 pub(crate) fn shrunk(path: &RawPath, announced: u64, came: u64) -> Error {
-    let message = format!("it became shorter while it was read: {came} of {announced} bytes came; try again");
+    let message = format!("the file shrank while it was read: {came} of {announced} bytes arrived; try again");
     Error::Operation(podbay_proto::Error::at(podbay_proto::ErrorCode::Conflict, path, message))
 }

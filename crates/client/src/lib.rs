@@ -11,7 +11,9 @@ pub mod description;
 mod error;
 mod exec;
 mod file_operations;
+mod guard;
 mod links;
+mod origin;
 pub mod provider;
 mod session;
 mod transfer;
@@ -20,16 +22,18 @@ mod trees;
 pub use channel::{ByteStream, Channel, Opening, TcpChannel, UnixChannel};
 pub use error::{Error, Result};
 pub use exec::{Control, Event, Exec, Output};
+pub use guard::{Content, Effect, Guard, Ticket};
+pub use origin::{Origin, Owner};
 pub use podbay_proto::exec::{
     Command, Cut, DEFAULT_OUTPUT_CAP, DEFAULT_TIMEOUT_MS, ExecId, Exit, Info, Limits, Process, Program, State, Stream,
     Target, Usage,
 };
 pub use podbay_proto::files;
 pub use podbay_proto::session::{Lifetime, Protection, Wall, WallKind, Welcome};
-pub use podbay_proto::{Error as OperationError, ErrorCode, RawPath};
+pub use podbay_proto::{Error as OperationError, ErrorCode, OPERATIONS, Operation, RawPath, Subject};
 
 pub use transfer::{Meter, Progress};
-pub use trees::{Transferred, Witness};
+pub use trees::Transferred;
 
 use podbay_proto::session::Protections;
 use session::{Session, WeakSession};
@@ -46,6 +50,13 @@ impl Sandbox {
         Self { session: Session::new(Box::new(channel)) }
     }
 
+    /// The same sandbox over the same connections, with a guard that decides on every operation. A sandbox that has a guard
+    /// already keeps it: rules can be added, never removed.
+    #[must_use]
+    pub fn guarded(&self, guard: std::sync::Arc<dyn Guard>) -> Self {
+        Self { session: self.session.guarded(guard) }
+    }
+
     /// Asks the sandbox who it is.
     ///
     /// # Errors
@@ -59,7 +70,7 @@ impl Sandbox {
     /// # Errors
     /// When it can't be reached, or its podbayd is too old to know of this.
     pub async fn set_lifetime(&self, lifetime: &Lifetime) -> Result<()> {
-        self.session.ask(lifetime).await.map(drop)
+        self.session.ask(*lifetime).await.map(drop)
     }
 
     /// How commands are walled off from podbayd in this sandbox, and what is open.
@@ -67,7 +78,7 @@ impl Sandbox {
     /// # Errors
     /// When it can't be reached, or its podbayd is too old to know of this.
     pub async fn protection(&self) -> Result<Protection> {
-        self.session.ask(&Protections {}).await
+        self.session.ask(Protections {}).await
     }
 
     /// Whether the sandbox was started again since this was last asked: its files are there, its processes are gone, and

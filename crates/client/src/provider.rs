@@ -29,6 +29,20 @@ pub struct Wanted {
     pub leashed: bool,
 }
 
+/// The sandbox of that id.
+impl From<&str> for Wanted {
+    fn from(id: &str) -> Self {
+        Self { id: Some(id.to_owned()), ..Self::default() }
+    }
+}
+
+/// The sandbox of that id.
+impl From<String> for Wanted {
+    fn from(id: String) -> Self {
+        Self { id: Some(id), ..Self::default() }
+    }
+}
+
 /// A sandbox that a provider has found or made.
 #[derive(Debug)]
 pub struct Provided {

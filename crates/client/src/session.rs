@@ -6,25 +6,30 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use podbay_proto::Operation;
-use podbay_proto::VERSION;
 use podbay_proto::exec::Command;
-use podbay_proto::session::{Hello, Welcome};
+use podbay_proto::session::Welcome;
 use tokio::sync::Mutex;
 
 use crate::channel::Channel;
 use crate::connection::{Answer, Connection, Failure, Purpose};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::guard::{Both, Content, Effect, Guard, Permit};
+use crate::origin::Origin;
 
 /// The pause after the first failure; each further one is twice as long, up to a second.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 
-/// The connections to one sandbox. Cheap to clone; all clones share them.
+/// The connections to one sandbox and who decides on its operations. Cheap to clone; all clones share them.
 #[derive(Debug, Clone)]
-pub(crate) struct Session(Arc<Inner>);
+pub(crate) struct Session {
+    connections: Arc<Connections>,
+    guard: Option<Arc<dyn Guard>>,
+    origin: Option<Arc<Origin>>,
+}
 
 #[derive(Debug)]
-struct Inner {
+struct Connections {
     channel: Box<dyn Channel>,
     shared: Mutex<Option<Connection>>,
     bulk: Mutex<Option<Connection>>,
@@ -34,17 +39,17 @@ struct Inner {
 
 /// A session that doesn't keep its connections open by itself.
 #[derive(Debug, Clone)]
-pub(crate) struct WeakSession(Weak<Inner>);
+pub(crate) struct WeakSession(Weak<Connections>);
 
 impl WeakSession {
     pub(crate) fn upgrade(&self) -> Option<Session> {
-        self.0.upgrade().map(Session)
+        self.0.upgrade().map(Session::over)
     }
 }
 
 impl Session {
     pub(crate) fn new(channel: Box<dyn Channel>) -> Self {
-        Self(Arc::new(Inner {
+        Self::over(Arc::new(Connections {
             channel,
             shared: Mutex::default(),
             bulk: Mutex::default(),
@@ -52,20 +57,50 @@ impl Session {
         }))
     }
 
+    fn over(connections: Arc<Connections>) -> Self {
+        Self { connections, guard: None, origin: None }
+    }
+
+    /// The same connections with a guard in front of the one that is there.
+    pub(crate) fn guarded(&self, guard: Arc<dyn Guard>) -> Self {
+        let guard = match &self.guard {
+            Some(inner) => Arc::new(Both(guard, inner.clone())),
+            None => guard,
+        };
+        Self { guard: Some(guard), ..self.clone() }
+    }
+
+    pub(crate) fn with_origin(&self, origin: Origin) -> Self {
+        Self { origin: Some(Arc::new(origin)), ..self.clone() }
+    }
+
+    pub(crate) fn origin(&self) -> Option<&Origin> {
+        self.origin.as_deref()
+    }
+
+    pub(crate) fn guard(&self) -> Option<&Arc<dyn Guard>> {
+        self.guard.as_ref()
+    }
+
+    /// A permit for a request, under the name that its operation has.
+    pub(crate) fn permit<O: Operation>(&self, request: O, content: Content<'_>) -> Result<Permit<O>> {
+        Permit::new(self.guard(), request.action(), request, content)
+    }
+
     /// An open connection: the one there is, or a new one.
     pub(crate) async fn connection(&self, purpose: Purpose) -> Result<Connection, Failure> {
         let place = match purpose {
-            Purpose::Shared => &self.0.shared,
-            Purpose::Bulk => &self.0.bulk,
+            Purpose::Shared => &self.connections.shared,
+            Purpose::Bulk => &self.connections.bulk,
         };
         // Whoever finds it broken opens it while the others wait for the same one.
         let mut place = place.lock().await;
         match place.as_ref() {
             Some(connection) if !connection.is_closed() => Ok(connection.clone()),
             before => {
-                let connection = Connection::open(&*self.0.channel, purpose).await?;
+                let connection = Connection::open(&*self.connections.channel, purpose).await?;
                 if before.is_some_and(|before| before.welcome.instance != connection.welcome.instance) {
-                    self.0.restarted.store(true, Ordering::Relaxed);
+                    self.connections.restarted.store(true, Ordering::Relaxed);
                 }
                 Ok(place.insert(connection).clone())
             }
@@ -73,17 +108,17 @@ impl Session {
     }
 
     pub(crate) fn downgrade(&self) -> WeakSession {
-        WeakSession(Arc::downgrade(&self.0))
+        WeakSession(Arc::downgrade(&self.connections))
     }
 
     pub(crate) fn take_restarted(&self) -> bool {
-        self.0.restarted.swap(false, Ordering::Relaxed)
+        self.connections.restarted.swap(false, Ordering::Relaxed)
     }
 
     /// Asks who is there on the connection that is open; nothing when none is.
     pub(crate) async fn glance(&self) -> Option<Welcome> {
-        let connection = self.0.shared.lock().await.clone()?;
-        let answer = connection.ask(&Hello { version: VERSION }, None, Bytes::new()).await;
+        let connection = self.connections.shared.lock().await.clone()?;
+        let answer = connection.ask(&Permit::hello(), None, Bytes::new()).await;
         answer.ok().map(|answer| answer.head)
     }
 
@@ -99,18 +134,48 @@ impl Session {
     }
 
     pub(crate) fn patience(&self, what: &'static str) -> Patience {
-        Patience { what, until: Instant::now() + self.0.channel.patience(), pause: FIRST_PAUSE }
+        Patience { what, until: Instant::now() + self.connections.channel.patience(), pause: FIRST_PAUSE }
     }
 
     /// When a caller stops waiting for a command that is started now.
     pub(crate) fn deadline(&self, command: &Command) -> Deadline {
-        Deadline::of(command, self.0.channel.patience())
+        Deadline::of(command, self.connections.channel.patience())
     }
 
-    /// Performs an operation, however often the connection breaks, with its effect happening once.
+    /// Performs an operation, if the guard lets it, however often the connection breaks, with its effect happening once.
     pub(crate) async fn call<O: Operation>(
         &self,
-        request: &O,
+        request: O,
+        payload: Bytes,
+        most: Option<usize>,
+    ) -> Result<(O::Output, Bytes)> {
+        let permit = self.permit(request, Content::of(&payload))?;
+        self.perform(permit, payload, most).await
+    }
+
+    /// Like [`call`](Self::call), for an operation without payloads.
+    pub(crate) async fn ask<O: Operation>(&self, request: O) -> Result<O::Output> {
+        Ok(self.call(request, Bytes::new(), Some(0)).await?.0)
+    }
+
+    /// Performs an operation that is permitted, to its end.
+    pub(crate) async fn perform<O: Operation>(
+        &self,
+        permit: Permit<O>,
+        payload: Bytes,
+        most: Option<usize>,
+    ) -> Result<(O::Output, Bytes)> {
+        let result = self.send(&permit, payload, most).await;
+        permit.finish(result, |(answer, payload)| Effect {
+            bytes: O::bytes(answer, payload.len() as u64),
+            ..Effect::default()
+        })
+    }
+
+    /// Sends a request that is permitted, and collects the answer.
+    pub(crate) async fn send<O: Operation>(
+        &self,
+        permit: &Permit<O>,
         payload: Bytes,
         most: Option<usize>,
     ) -> Result<(O::Output, Bytes)> {
@@ -119,23 +184,18 @@ impl Session {
         let id = O::MUTATES.then(request_id);
         self.retry(O::NAME, O::MUTATES, purpose, |connection| {
             let (id, payload) = (id.as_deref(), payload.clone());
-            async move { connection.ask(request, id, payload).await?.collect(most).await }
+            async move { connection.ask(permit, id, payload).await?.collect(most).await }
         })
         .await
     }
 
-    /// Like [`call`](Self::call), for an operation without payloads.
-    pub(crate) async fn ask<O: Operation>(&self, request: &O) -> Result<O::Output> {
-        Ok(self.call(request, Bytes::new(), Some(0)).await?.0)
-    }
-
-    /// Performs an operation whose answer's payload is then streamed. Reading it isn't retried here.
-    pub(crate) async fn open<O: Operation>(&self, request: &O, purpose: Purpose) -> Result<Answer<O::Output>> {
+    /// Sends a request that is permitted, and whose answer's payload is then streamed. Reading it isn't retried here.
+    pub(crate) async fn open<O: Operation>(&self, permit: &Permit<O>, purpose: Purpose) -> Result<Answer<O::Output>> {
         self.retry(
             O::NAME,
             false,
             purpose,
-            |connection| async move { connection.ask(request, None, Bytes::new()).await },
+            |connection| async move { connection.ask(permit, None, Bytes::new()).await },
         )
         .await
     }

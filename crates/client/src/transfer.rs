@@ -17,6 +17,7 @@ use crate::Sandbox;
 use crate::connection::{Answer, Failure, Purpose};
 use crate::error::{Error, Result};
 use crate::file_operations::shrunk;
+use crate::guard::{Content, Effect, Permit};
 use crate::session::request_id;
 
 /// How much is read from a file at once.
@@ -35,7 +36,7 @@ pub struct Progress {
     pub total_bytes: Option<u64>,
 }
 
-/// Counts a transfer and tells someone.
+/// Counts what a transfer has moved and reports it.
 pub struct Meter<'a> {
     state: Mutex<Progress>,
     tell: &'a (dyn Fn(Progress) + Send + Sync),
@@ -48,7 +49,7 @@ impl std::fmt::Debug for Meter<'_> {
 }
 
 impl<'a> Meter<'a> {
-    /// A meter that calls `tell` whenever something has arrived.
+    /// A meter that calls `tell` whenever something was transferred.
     pub fn new(tell: &'a (dyn Fn(Progress) + Send + Sync)) -> Self {
         Self { state: Mutex::default(), tell }
     }
@@ -68,42 +69,57 @@ impl Sandbox {
     ///
     /// # Errors
     /// When it can't be read here or written there; then nothing has changed there.
-    pub async fn upload_file(&self, local: &Path, request: &Write, meter: &Meter<'_>) -> Result<WriteOutput> {
+    pub async fn upload_file(&self, local: &Path, request: impl Into<Write>, meter: &Meter<'_>) -> Result<WriteOutput> {
+        let request = request.into();
         let file = File::open(local).map_err(Error::local(local))?;
         let size = file.metadata().map_err(Error::local(local))?.len();
         if size <= BULK_FROM {
             let content = tokio::task::spawn_blocking(move || read_whole(file, size)).await;
             let content = content.map_err(io::Error::from).flatten().map_err(Error::local(local))?;
             let length = content.len() as u64;
-            let written = self.write(request, content).await?;
+            let written = self.write_as("upload", request, content).await?;
             meter.add(|progress| (progress.files, progress.bytes) = (progress.files + 1, progress.bytes + length));
             return Ok(written);
         }
         drop(file);
-        let request = Write { length: Some(size), ..request.clone() };
-        let id = request_id();
-        let written = self
-            .session
-            .retry("write", true, Purpose::Bulk, |connection| {
-                let (request, id) = (&request, &id);
-                async move {
-                    let file = File::open(local).map_err(|error| Failure::Final(Error::local(local)(error)))?;
-                    let (payload, counted) = stream_file(file, size);
-                    let send = async { Ok(connection.send(request, Some(id), payload).await?.head) };
-                    tokio::pin!(send);
-                    count_while(&mut send, counted, meter).await
-                }
-            })
-            .await?;
+        let request = Write { length: Some(size), ..request };
+        let permit = Permit::new(self.session.guard(), "upload", request, Content::Stream(size))?;
+        let written = self.stream_upload(&permit, local, size, meter).await;
+        let written = permit.finish(written, |written| Effect::bytes(written.size))?;
         meter.add(|progress| progress.files += 1);
         Ok(written)
+    }
+
+    async fn stream_upload(
+        &self,
+        permit: &Permit<Write>,
+        local: &Path,
+        size: u64,
+        meter: &Meter<'_>,
+    ) -> Result<WriteOutput> {
+        let id = &request_id();
+        self.session
+            .retry("write", true, Purpose::Bulk, |connection| async move {
+                let file = File::open(local).map_err(|error| Failure::Final(Error::local(local)(error)))?;
+                let (payload, counted) = stream_file(file, size);
+                let send = async { Ok(connection.send(permit, Some(id), payload).await?.head) };
+                tokio::pin!(send);
+                count_while(&mut send, counted, meter).await
+            })
+            .await
     }
 
     /// Fetches a file to this machine. It appears under its name when it is complete.
     ///
     /// # Errors
     /// When it can't be read there or written here; then nothing is left here.
-    pub async fn download_file(&self, request: &Download, local: &Path, meter: &Meter<'_>) -> Result<DownloadOutput> {
+    pub async fn download_file(
+        &self,
+        request: impl Into<Download>,
+        local: &Path,
+        meter: &Meter<'_>,
+    ) -> Result<DownloadOutput> {
+        let request = request.into();
         let temporary = temporary_beside(local);
         let result = async {
             let file = File::create_new(&temporary).map_err(Error::local(&temporary))?;
@@ -121,24 +137,34 @@ impl Sandbox {
     /// Fetches a file into an open one, going on where a broken connection left off.
     pub(crate) async fn download_into(
         &self,
-        request: &Download,
+        request: Download,
         file: File,
         meter: &Meter<'_>,
     ) -> Result<DownloadOutput> {
+        let mut permit = self.session.permit(request, Content::Nothing)?;
+        let result = self.receive_file(&mut permit, file, meter).await;
+        permit.finish(result, |output| Effect::bytes(output.length))
+    }
+
+    async fn receive_file(
+        &self,
+        permit: &mut Permit<Download>,
+        file: File,
+        meter: &Meter<'_>,
+    ) -> Result<DownloadOutput> {
+        let (start, length) = (permit.start, permit.length);
         let mut patience = self.session.patience("download");
         let mut first: Option<DownloadOutput> = None;
         let mut file = file;
         let mut received = 0;
         loop {
-            let rest = Download {
-                start: request.start + received,
-                length: request.length.map(|length| length.saturating_sub(received)),
-                ..request.clone()
-            };
-            let answer = self.session.open(&rest, Purpose::Bulk).await?;
+            let rest = permit.request_mut();
+            rest.start = start + received;
+            rest.length = length.map(|length| length.saturating_sub(received));
+            let answer = self.session.open(permit, Purpose::Bulk).await?;
             let output = first.get_or_insert_with(|| answer.head.clone()).clone();
             if (answer.head.modified, answer.head.size) != (output.modified, output.size) {
-                return Err(shrunk(&request.path, output.length, received));
+                return Err(shrunk(&permit.path, output.length, received));
             }
             let before = received;
             let failure;
@@ -148,7 +174,7 @@ impl Sandbox {
                     meter.add(|progress| progress.files += 1);
                     return Ok(output);
                 }
-                None => return Err(shrunk(&request.path, output.length, received)),
+                None => return Err(shrunk(&permit.path, output.length, received)),
                 Some(failure) => {
                     if received > before {
                         patience = self.session.patience("download");
@@ -160,7 +186,7 @@ impl Sandbox {
     }
 }
 
-/// Waits for an answer while telling how much of the request has gone out.
+/// Waits for an answer and reports how much of the request has been sent.
 async fn count_while<T>(
     send: &mut (impl Future<Output = T> + Unpin),
     mut counted: mpsc::UnboundedReceiver<u64>,

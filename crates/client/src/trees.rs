@@ -8,12 +8,13 @@ use std::path::{Component, Path, PathBuf};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirBuilder, OpenOptions};
 use futures_util::stream::{self, StreamExt};
-use podbay_proto::files::{Download, Kind, Mkdir, Scope, Tree, TreeEntry, Write};
-use podbay_proto::{ErrorCode, RawPath};
+use podbay_proto::files::{Download, Kind, Tree, TreeEntry, Write};
+use podbay_proto::{ErrorCode, RawPath, Subject};
 
 use crate::Sandbox;
 use crate::error::{Error, Result};
 use crate::file_operations::AT_ONCE;
+use crate::guard::Several;
 use crate::links::{self, Link, Refusal};
 use crate::transfer::{Meter, join};
 
@@ -28,67 +29,26 @@ pub struct Transferred {
     pub failed: Vec<(String, Error)>,
 }
 
-/// Someone who is asked before each file of a tree is transferred, and told what became of it.
-pub trait Witness: Sync {
-    /// What is remembered of a file between the two.
-    type Ticket: Send;
-
-    /// A file is about to be transferred; `path` is its path in the sandbox.
-    ///
-    /// # Errors
-    /// When it may not be: then it isn't.
-    fn begin(&self, path: &RawPath) -> Result<Self::Ticket>;
-
-    /// It was, with so many bytes, or it wasn't.
-    ///
-    /// # Errors
-    /// When that can't be taken note of: then the file counts as failed.
-    fn end(&self, ticket: Self::Ticket, result: Result<u64, &Error>) -> Result<()>;
-}
-
-/// Nobody.
-impl Witness for () {
-    type Ticket = ();
-
-    fn begin(&self, _: &RawPath) -> Result<()> {
-        Ok(())
-    }
-
-    fn end(&self, (): (), _: Result<u64, &Error>) -> Result<()> {
-        Ok(())
-    }
-}
-
-/// One file, with its witness.
-async fn witnessed<W: Witness>(witness: &W, path: &RawPath, work: impl Future<Output = Result<u64>>) -> Result<()> {
-    let ticket = witness.begin(path)?;
-    let result = work.await;
-    witness.end(ticket, result.as_ref().map(|bytes| *bytes))?;
-    result.map(drop)
-}
-
 impl Sandbox {
-    /// Sends a directory of this machine and all below it. Files that are there already are replaced, others stay.
+    /// Sends a directory of this machine and everything below it. Files that exist are replaced, others stay.
+    ///
+    /// Rules hold for each file and directory by itself: one that they forbid is among those that failed, and the others arrive.
     ///
     /// # Errors
     /// When the directory can't be read. What happened to each file is in the result.
-    pub async fn upload_tree(&self, local: &Path, remote: &RawPath, meter: &Meter<'_>) -> Result<Transferred> {
-        self.upload_tree_within(local, remote, &Scope::default(), &(), meter).await
-    }
-
-    /// The same within a scope, which holds for each file and directory by itself: one that it forbids is among those that
-    /// failed, and the others arrive.
-    ///
-    /// # Errors
-    /// When the directory can't be read. What happened to each file is in the result.
-    pub async fn upload_tree_within(
+    pub async fn upload_tree(
         &self,
         local: &Path,
-        remote: &RawPath,
-        scope: &Scope,
-        witness: &impl Witness,
+        remote: impl Into<RawPath>,
         meter: &Meter<'_>,
     ) -> Result<Transferred> {
+        let remote = remote.into();
+        let several = Several::begin(self.session.guard(), "upload_tree", Subject::Path(Some(&remote)))?;
+        let done = self.upload_directory(local, &remote, meter).await;
+        several.finish(done)
+    }
+
+    async fn upload_directory(&self, local: &Path, remote: &RawPath, meter: &Meter<'_>) -> Result<Transferred> {
         let root = local.to_owned();
         let found = tokio::task::spawn_blocking(move || walk(&root)).await.map_err(std::io::Error::from);
         let found = found.flatten().map_err(Error::local(local))?;
@@ -97,28 +57,21 @@ impl Sandbox {
             progress.total_bytes = Some(found.bytes);
         });
         let mut done = Transferred { skipped: found.skipped, ..Transferred::default() };
-        let made = |path: RawPath| {
-            let request = Mkdir { scope: scope.clone(), ..Mkdir::new(path) };
-            async move { self.mkdir(&request).await }
-        };
-        match made(remote.clone()).await {
+        match self.mkdir(remote).await {
             // Something below it may be allowed all the same: each file is decided on by itself.
             Err(error) if error.code() == Some(ErrorCode::PolicyDenied) && !found.files.is_empty() => {}
             made => drop(made?),
         }
         for dir in found.empty {
-            if let Err(error) = made(join(remote, &raw(&dir))).await {
+            if let Err(error) = self.mkdir(join(remote, &raw(&dir))).await {
                 done.failed.push((dir.display().to_string(), error));
             }
         }
         let mut uploads = stream::iter(found.files)
             .map(|(below, mode)| async move {
-                let path = join(remote, &raw(&below));
-                let request = Write { mode: Some(mode), scope: scope.clone(), ..Write::new(path.clone()) };
-                let file = local.join(&below);
-                let upload = async { Ok(self.upload_file(&file, &request, meter).await?.size) };
-                let result = witnessed(witness, &path, upload).await;
-                (below, result)
+                let request = Write::new(join(remote, &raw(&below))).mode(mode);
+                let result = self.upload_file(&local.join(&below), request, meter).await;
+                (below, result.map(drop))
             })
             .buffer_unordered(AT_ONCE);
         while let Some((below, result)) = uploads.next().await {
@@ -127,36 +80,33 @@ impl Sandbox {
         Ok(done)
     }
 
-    /// Fetches a directory and all below it into a directory of this machine, which is made when it isn't there.
+    /// Fetches a directory and everything below it into a directory of this machine, which is created when it doesn't exist. What
+    /// rules forbid to read isn't listed by the sandbox, and so isn't in the result.
     ///
     /// # Errors
-    /// When the directory can't be read or the target not be made. What happened to each file is in the result.
-    pub async fn download_tree(&self, remote: &RawPath, local: &Path, meter: &Meter<'_>) -> Result<Transferred> {
-        self.download_tree_within(remote, local, &Scope::default(), &(), meter).await
-    }
-
-    /// The same within a scope. What its rules forbid to read isn't named by the sandbox, and so isn't in the result.
-    ///
-    /// # Errors
-    /// When the directory can't be read or the target not be made. What happened to each file is in the result.
-    pub async fn download_tree_within(
+    /// When the directory can't be read or the target can't be created. What happened to each file is in the result.
+    pub async fn download_tree(
         &self,
-        remote: &RawPath,
+        remote: impl Into<RawPath>,
         local: &Path,
-        scope: &Scope,
-        witness: &impl Witness,
         meter: &Meter<'_>,
     ) -> Result<Transferred> {
+        let remote = remote.into();
+        let several = Several::begin(self.session.guard(), "download_tree", Subject::Path(Some(&remote)))?;
+        let done = self.download_directory(&remote, local, meter).await;
+        several.finish(done)
+    }
+
+    async fn download_directory(&self, remote: &RawPath, local: &Path, meter: &Meter<'_>) -> Result<Transferred> {
         std::fs::create_dir_all(local).map_err(Error::local(local))?;
         let target = Dir::open_ambient_dir(local, ambient_authority()).map_err(Error::local(local))?;
         let mut done = Transferred::default();
         let mut links = Vec::new();
-        let mut request = Tree { scope: scope.clone(), ..Tree::new(remote.clone()) };
+        let mut request = Tree::new(remote.clone());
         loop {
             let page = self.tree(&request).await?;
             let last = page.entries.last().map(|entry| entry.path.clone());
-            let source = Source { dir: remote, scope, witness };
-            links.extend(self.download_entries(&source, &target, page.entries, &mut done, meter).await);
+            links.extend(self.download_entries(remote, &target, page.entries, &mut done, meter).await);
             if links.len() >= links::AT_ONCE {
                 done.link(&target, std::mem::take(&mut links)).await?;
             }
@@ -174,9 +124,9 @@ impl Sandbox {
     }
 
     /// Fetches directories and files; gives the links.
-    async fn download_entries<W: Witness>(
+    async fn download_entries(
         &self,
-        source: &Source<'_, W>,
+        remote: &RawPath,
         target: &Dir,
         entries: Vec<TreeEntry>,
         done: &mut Transferred,
@@ -207,10 +157,9 @@ impl Sandbox {
         });
         let mut downloads = stream::iter(files)
             .map(|(entry, path)| async move {
-                let remote = join(source.dir, &entry.path);
-                let request = Download { scope: source.scope.clone(), ..Download::new(remote.clone()) };
-                let download = self.download_entry(&request, target, entry.mode, &path, meter);
-                (entry.path.to_string(), witnessed(source.witness, &remote, download).await)
+                let request = Download::new(join(remote, &entry.path));
+                let result = self.download_entry(request, target, entry.mode, &path, meter).await;
+                (entry.path.to_string(), result)
             })
             .buffer_unordered(AT_ONCE);
         while let Some((name, result)) = downloads.next().await {
@@ -221,12 +170,12 @@ impl Sandbox {
 
     async fn download_entry(
         &self,
-        request: &Download,
+        request: Download,
         target: &Dir,
         mode: u32,
         path: &Path,
         meter: &Meter<'_>,
-    ) -> Result<u64> {
+    ) -> Result<()> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true);
         #[cfg(not(unix))]
@@ -241,15 +190,8 @@ impl Sandbox {
             target.create_dir_with_parents(parent).map_err(Error::local(parent))?;
         }
         let file = target.open_with(path, &options).map_err(Error::local(path))?.into_std();
-        Ok(self.download_into(request, file, meter).await?.length)
+        self.download_into(request, file, meter).await.map(drop)
     }
-}
-
-/// A directory of the sandbox that is being fetched.
-struct Source<'a, W> {
-    dir: &'a RawPath,
-    scope: &'a Scope,
-    witness: &'a W,
 }
 
 impl Transferred {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use podbay_client::files::{Delete, Download, Edit, Mkdir, Move, Read, Write};
+use podbay_client::files::{Delete, Download, Mkdir, Read, Write};
 use podbay_client::{
     ByteStream, Channel, Command, Error, ErrorCode, Event, ExecId, Opening, Sandbox, State, UnixChannel,
 };
@@ -123,12 +123,11 @@ async fn five_hundred_cuts_lose_nothing_and_repeat_nothing() {
         let path = format!("file-{round}");
         let created = Write { create_only: true, ..Write::new(path.as_str()) };
         assert!(sandbox.write(&created, format!("{round} apples\n")).await.unwrap().created);
-        let (edit, texts) = Edit::new(path.as_str(), b"apples", b"pears and apples");
-        assert_eq!(sandbox.edit(&edit, texts).await.unwrap().occurrences, 1);
+        assert_eq!(sandbox.edit(path.as_str(), "apples", "pears and apples").await.unwrap().occurrences, 1);
         let dir = format!("dir-{round}");
         sandbox.mkdir(&Mkdir { exist_ok: false, ..Mkdir::new(dir.as_str()) }).await.unwrap();
         let moved = format!("{dir}/moved");
-        sandbox.relocate(&Move::new(path.as_str(), moved.as_str())).await.unwrap();
+        sandbox.mv((path.as_str(), moved.as_str())).await.unwrap();
         let (_, content) = sandbox.read(&Read::new(moved.as_str())).await.unwrap();
         assert_eq!(content, format!("{round} pears and apples"));
         sandbox.delete(&Delete::new(dir.as_str())).await.unwrap();

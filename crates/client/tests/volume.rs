@@ -195,7 +195,7 @@ async fn trees_go_both_ways_and_nothing_leaves_the_target() {
     }
     std::fs::create_dir(local.join("empty")).unwrap();
     let meter = Meter::new(&|_| {});
-    let done = sandbox.upload_tree(&local, &"up".into(), &meter).await.unwrap();
+    let done = sandbox.upload_tree(&local, "up", &meter).await.unwrap();
     assert_eq!((done.files, done.failed.len(), done.skipped.len()), (300, 0, 0));
 
     // What a hostile sandbox would try on the way back.
@@ -204,7 +204,7 @@ async fn trees_go_both_ways_and_nothing_leaves_the_target() {
     std::os::unix::fs::symlink("../../outside", up.join("d1/out")).unwrap();
     std::os::unix::fs::symlink("d1", up.join("in")).unwrap();
     let back = daemon.dir.path().join("back");
-    let done = sandbox.download_tree(&"up".into(), &back, &meter).await.unwrap();
+    let done = sandbox.download_tree("up", &back, &meter).await.unwrap();
     assert_eq!((done.files, done.failed.len(), done.skipped.len()), (300, 0, 2), "{done:?}");
     assert!(!back.join("out").exists() && !back.join("d1/out").exists());
     assert_eq!(std::fs::read_link(back.join("in")).unwrap(), std::path::Path::new("d1"));

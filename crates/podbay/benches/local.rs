@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use measure::{Samples, Table};
-use podbay::files::{Edit, Ls, Read, Write};
+use podbay::files::{Ls, Read, Write};
 use podbay::local::Local;
 use podbay::provider::{Provider, Wanted};
 
@@ -79,8 +79,7 @@ async fn main() {
     let edit = |_| async {
         // Back and forth, so that every edit changes the file.
         let (old, new) = if turn.replace(!turn.get()) { ("thread", "needle") } else { ("needle", "thread") };
-        let (request, texts) = Edit::new("edited", old.as_bytes(), new.as_bytes());
-        assert_eq!(sandbox.edit(&request, texts).await.unwrap().occurrences, 1);
+        assert_eq!(sandbox.edit("edited", old, new).await.unwrap().occurrences, 1);
     };
     table.row("**edit**", &Samples::of(2000, edit).await);
     local.delete(&provided.id).await.unwrap();

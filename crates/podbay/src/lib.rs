@@ -2,24 +2,30 @@
 //!
 //! ```no_run
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use podbay::provider::{Provider, Wanted};
+//! use podbay::Podbay;
 //!
-//! let local = podbay::local::Local::new()?;
-//! let made = local.get_or_create(&Wanted::default()).await?;
-//! let output = made.sandbox.run("python3 -c 'print(2 + 2)'").await?;
+//! let podbay = Podbay::local()?;
+//! let sandbox = podbay.create().await?;
+//! let output = sandbox.run("python3 -c 'print(2 + 2)'").await?;
 //! assert_eq!(output.text(), "4\n");
-//! local.delete(&made.id).await?;
+//! sandbox.destroy().await?;
 //! # Ok(()) }
 //! ```
 
 pub mod audit;
+mod builder;
 pub mod config;
-mod guarded;
-pub mod manager;
+mod errors;
+mod guard;
+mod lazy;
+mod podbay;
 pub mod policy;
+pub mod thread;
 
-pub use guarded::{Guarded, GuardedExec};
-pub use manager::{Acquired, Manager};
+pub use builder::Builder;
+pub use errors::ErrorName;
+pub use lazy::LazySandbox;
+pub use podbay::Podbay;
 pub use podbay_client::*;
 
 /// Sandboxes on any Kubernetes cluster.

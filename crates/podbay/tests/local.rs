@@ -12,12 +12,18 @@ use podbay::audit::{Audit, Decision, Entry, JsonLines};
 use podbay::files::{Download, Ls, Read, Scope, Write};
 use podbay::local::{Home, Local};
 use podbay::policy::{CommandRules, Matching, Policy};
-use podbay::provider::{Provider, Query, Wanted};
-use podbay::{ErrorCode, Guarded, Manager};
+use podbay::provider::{Provided, Provider, Query, Wanted};
+use podbay::{ErrorCode, Podbay, Sandbox, thread};
 
 /// A home of the test's own, and what is made there.
 fn local(home: &tempfile::TempDir) -> Arc<Local> {
     Arc::new(Local::at(Home::at(home.path().join("h")).unwrap()))
+}
+
+/// The same sandbox, with rules and audit.
+async fn guarded(local: &Arc<Local>, made: &Provided, policy: Policy, audit: Audit) -> Sandbox {
+    let podbay = Podbay::builder().provider(local.clone()).policy(policy).audit(audit).build().unwrap();
+    podbay.reconnect(&made.id).await.unwrap()
 }
 
 /// Sandboxes of a test end with its process, whatever happens to it.
@@ -70,42 +76,42 @@ async fn a_thread_keeps_its_sandbox_and_hears_of_a_new_one() {
     let home = tempfile::tempdir().unwrap();
     let local = local(&home);
     let wanted = Wanted { ttl: Some(Duration::from_secs(4)), ..leashed() };
-    let (one, other) =
-        (Manager::new(local.clone()).wanting(wanted.clone()), Manager::new(local.clone()).wanting(wanted));
-    let first = one.acquire("acme", "t1").await.unwrap();
-    assert!((first.created, first.replaced) == (true, false));
-    first.sandbox.run("echo kept > file").await.unwrap();
-    let same = other.acquire("acme", "t1").await.unwrap();
-    assert!((same.created, same.replaced) == (false, false) && same.id == first.id);
-    assert_eq!(same.sandbox.run("cat file").await.unwrap().text(), "kept\n");
-    let stranger = one.acquire("other", "t1").await.unwrap();
-    assert_ne!(stranger.id, first.id);
+    let of = || Podbay::builder().provider(local.clone()).build().unwrap();
+    let (one, other) = (of(), of());
+    let first = one.thread_with("acme", "t1", wanted.clone()).await.unwrap();
+    assert!((first.created(), first.replaced()) == (true, false));
+    first.run("echo kept > file").await.unwrap();
+    let same = other.thread("acme", "t1").await.unwrap();
+    assert!((same.created(), same.replaced()) == (false, false) && same.id() == first.id());
+    assert_eq!(same.run("cat file").await.unwrap().text(), "kept\n");
+    let stranger = one.thread_with("other", "t1", wanted.clone()).await.unwrap();
+    assert_ne!(stranger.id(), first.id());
 
-    let labels = podbay::manager::labels_of("acme", None);
-    let page = local.list(&Query { labels, ..Query::default() }).await.unwrap();
-    assert_eq!(page.sandboxes.iter().map(|listed| &listed.id).collect::<Vec<_>>(), [&first.id]);
+    let labels = thread::labels("acme", None);
+    let page = one.list(&Query { labels, ..Query::default() }).await.unwrap();
+    assert_eq!(page.sandboxes.iter().map(|listed| listed.id.as_str()).collect::<Vec<_>>(), [first.id()]);
 
-    while local.reconnect(&first.id).await.is_ok() {
+    while local.reconnect(first.id()).await.is_ok() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let again = one.acquire("acme", "t1").await.unwrap();
-    assert!((again.created, again.replaced) == (true, true), "it was over, and the caller is told");
-    let told = other.acquire("acme", "t1").await.unwrap();
-    assert!((told.created, told.replaced) == (false, true), "also when another process has replaced it");
-    assert_eq!(told.sandbox.run("ls").await.unwrap().text(), "");
-    assert!(one.release("acme", "t1").await.unwrap());
-    assert!(!one.release("acme", "t1").await.unwrap());
-    one.release("other", "t1").await.unwrap();
+    let again = one.thread_with("acme", "t1", wanted).await.unwrap();
+    assert!((again.created(), again.replaced()) == (true, true), "it had ended, and the caller is told");
+    let told = other.thread("acme", "t1").await.unwrap();
+    assert!((told.created(), told.replaced()) == (false, true), "also when another process has replaced it");
+    assert_eq!(told.run("ls").await.unwrap().text(), "");
+    assert!(told.destroy().await.unwrap());
+    assert!(!again.destroy().await.unwrap());
+    stranger.destroy().await.unwrap();
 }
 
 /// Started as a child by the test below; does nothing when run by itself.
 #[tokio::test]
 async fn child_of_the_race() {
     let Ok(home) = std::env::var("RACE_HOME") else { return };
-    let manager = Manager::new(Arc::new(Local::at(Home::at(home).unwrap())));
-    let got = manager.acquire("tenant", "thread").await.unwrap();
-    let instance = got.sandbox.hello().await.unwrap().instance;
-    println!("got {} {} {instance}", got.created, got.id);
+    let podbay = Podbay::builder().provider(Arc::new(Local::at(Home::at(home).unwrap()))).build().unwrap();
+    let got = podbay.thread("tenant", "thread").await.unwrap();
+    let instance = got.hello().await.unwrap().instance;
+    println!("got {} {} {instance}", got.created(), got.id());
 }
 
 #[tokio::test]
@@ -129,7 +135,7 @@ async fn fifty_processes_that_want_one_thread_get_one_sandbox() {
         })
         .collect();
     let local = local(&home);
-    assert!(local.delete(&Manager::id("tenant", "thread")).await.unwrap());
+    assert!(local.delete(&thread::sandbox_id("tenant", "thread")).await.unwrap());
     let makers = outputs.iter().filter(|line| line.starts_with("true")).count();
     let mut sandboxes: Vec<&str> = outputs.iter().map(|line| line.split_once(' ').unwrap().1).collect();
     sandboxes.dedup();
@@ -151,31 +157,31 @@ async fn rules_hold_and_everything_is_recorded() {
         record.lock().unwrap().push(entry.clone());
         Ok(())
     });
-    let guarded = Guarded::new(made.sandbox.clone(), &made.id, policy, audit);
+    let sandbox = guarded(&local, &made, policy, audit).await;
 
-    guarded.write(&Write::new("/workspace/a"), "hello").await.unwrap();
-    guarded.read(&Read::new("/workspace/a")).await.unwrap();
-    let denied = guarded.write(&Write::new("/workspace/secret/b"), "x").await.unwrap_err();
+    sandbox.write(&Write::new("/workspace/a"), "hello").await.unwrap();
+    sandbox.read(&Read::new("/workspace/a")).await.unwrap();
+    let denied = sandbox.write(&Write::new("/workspace/secret/b"), "x").await.unwrap_err();
     assert_eq!(denied.code(), Some(ErrorCode::PolicyDenied));
     let wider = Write {
         scope: Scope { allow_prefixes: vec!["/".into()], ..Scope::default() },
         ..Write::new("/workspace/secret/b")
     };
     assert_eq!(
-        guarded.write(&wider, "x").await.unwrap_err().code(),
+        sandbox.write(&wider, "x").await.unwrap_err().code(),
         Some(ErrorCode::PolicyDenied),
         "asking only narrows"
     );
     let several = vec![(Write::new("/workspace/c"), "c".into()), (Write::new("/workspace/secret/d"), "d".into())];
-    let results = guarded.write_all(several).await;
+    let results = sandbox.write_all(several).await;
     assert!(results[0].is_ok() && results[1].as_ref().unwrap_err().code() == Some(ErrorCode::PolicyDenied));
-    assert_eq!(guarded.run("exit 7").await.unwrap().code(), Some(7));
-    let denied = guarded.run("true; r''m -fr /workspace").await.unwrap_err();
+    assert_eq!(sandbox.run("exit 7").await.unwrap().code(), Some(7));
+    let denied = sandbox.run("true; r''m -fr /workspace").await.unwrap_err();
     assert_eq!(denied.code(), Some(ErrorCode::PolicyDenied));
-    assert!(guarded.start("rm -rf x").await.is_err() && guarded.spawn("rm -rf x").await.is_err());
-    guarded.read(&Read::new("/workspace/none")).await.unwrap_err();
-    guarded.ls(&Ls::new("/workspace")).await.unwrap();
-    guarded.download(&Download::new("/workspace/a")).await.unwrap();
+    assert!(sandbox.start("rm -rf x").await.is_err() && sandbox.spawn("rm -rf x").await.is_err());
+    sandbox.read(&Read::new("/workspace/none")).await.unwrap_err();
+    sandbox.ls(&Ls::new("/workspace")).await.unwrap();
+    sandbox.download(&Download::new("/workspace/a")).await.unwrap();
 
     let seen: Vec<_> = entries.lock().unwrap().iter().map(|e| (e.op, e.decision, e.bytes, e.exit)).collect();
     use Decision::{Allowed, Denied, Failed};
@@ -206,9 +212,9 @@ async fn a_strict_audit_stops_what_it_cant_record() {
     let local = local(&home);
     let made = local.get_or_create(&leashed()).await.unwrap();
     let broken = || Audit::new(|_: &Entry| Err(io::Error::other("the disk is full")));
-    let open = Guarded::new(made.sandbox.clone(), &made.id, Policy::default(), broken());
+    let open = guarded(&local, &made, Policy::default(), broken()).await;
     open.write(&Write::new("open"), "x").await.unwrap();
-    let strict = Guarded::new(made.sandbox.clone(), &made.id, Policy::default(), broken().strict());
+    let strict = guarded(&local, &made, Policy::default(), broken().strict()).await;
     let error = strict.write(&Write::new("strict"), "x").await.unwrap_err();
     assert!(error.to_string().contains("the disk is full"), "{error}");
     assert!(strict.run("touch strict").await.is_err());
@@ -216,7 +222,7 @@ async fn a_strict_audit_stops_what_it_cant_record() {
 
     let file = home.path().join("audit.jsonl");
     let audit = Audit::new(JsonLines::append(&file).unwrap());
-    let recorded = Guarded::new(made.sandbox.clone(), &made.id, Policy::default(), audit);
+    let recorded = guarded(&local, &made, Policy::default(), audit).await;
     recorded.run("echo hi").await.unwrap();
     recorded.read(&Read::new("none")).await.unwrap_err();
     let lines = std::fs::read_to_string(&file).unwrap();
@@ -234,7 +240,7 @@ async fn values_of_environment_variables_are_not_recorded() {
     let made = local.get_or_create(&leashed()).await.unwrap();
     let file = home.path().join("audit.jsonl");
     let audit = Audit::new(JsonLines::append(&file).unwrap()).strict();
-    let recorded = Guarded::new(made.sandbox.clone(), &made.id, Policy::default(), audit);
+    let recorded = guarded(&local, &made, Policy::default(), audit).await;
     let mut command = podbay::Command::shell("echo $KEY");
     command.env.insert("KEY".into(), "s3cr3t".into());
     assert_eq!(recorded.run(command.clone()).await.unwrap().text(), "s3cr3t\n");
@@ -267,8 +273,8 @@ async fn rules_hold_for_each_file_of_a_tree() {
     }
     let meter = |_| {};
     let meter = podbay::Meter::new(&meter);
-    let guarded = Guarded::new(made.sandbox.clone(), &made.id, deny(false), audit.clone());
-    let sent = guarded.upload_tree(&source, &"/workspace/t".into(), &meter).await.unwrap();
+    let sandbox = guarded(&local, &made, deny(false), audit.clone()).await;
+    let sent = sandbox.upload_tree(&source, "/workspace/t", &meter).await.unwrap();
     assert_eq!((sent.files, sent.failed.len()), (2, 1), "{sent:?}");
     assert_eq!((&*sent.failed[0].0, sent.failed[0].1.code()), ("secret/key", Some(ErrorCode::PolicyDenied)));
     assert_eq!(made.sandbox.run("find t -type f | sort").await.unwrap().text(), "t/deep/er\nt/open\n");
@@ -282,9 +288,9 @@ async fn rules_hold_for_each_file_of_a_tree() {
 
     // Where the rules hold for reading too, what they deny isn't there.
     made.sandbox.run("mkdir -p t/secret; echo k > t/secret/key").await.unwrap();
-    let readers = Guarded::new(made.sandbox.clone(), &made.id, deny(true), audit);
+    let readers = guarded(&local, &made, deny(true), audit).await;
     let back = home.path().join("back");
-    let fetched = readers.download_tree(&"/workspace/t".into(), &back, &meter).await.unwrap();
+    let fetched = readers.download_tree("/workspace/t", &back, &meter).await.unwrap();
     assert_eq!((fetched.files, fetched.failed.len()), (2, 0), "{fetched:?}");
     assert!(back.join("open").exists() && !back.join("secret/key").exists());
     let each = ["/workspace/t/open", "/workspace/t/secret/key"].map(Download::new).to_vec();
@@ -294,8 +300,8 @@ async fn rules_hold_for_each_file_of_a_tree() {
 
     // What can't be recorded isn't sent.
     let broken = Audit::new(|_: &Entry| Err(io::Error::other("the disk is full"))).strict();
-    let strict = Guarded::new(made.sandbox.clone(), &made.id, Policy::default(), broken);
-    assert!(strict.upload_tree(&source, &"/workspace/strict".into(), &meter).await.is_err());
+    let strict = guarded(&local, &made, Policy::default(), broken).await;
+    assert!(strict.upload_tree(&source, "/workspace/strict", &meter).await.is_err());
     assert!(!made.sandbox.run("test -e strict").await.unwrap().success());
     local.delete(&made.id).await.unwrap();
 }

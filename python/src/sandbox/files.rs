@@ -62,9 +62,8 @@ twins! {
         fn edit / aedit(
             inner, path: RemotePath, old: Content, new: Content, replace_all: bool, fill_empty: bool,
         ) [path, old, new, *, replace_all=false, fill_empty=false] -> EditResult {
-            let (request, payload) = Edit::new(path.0, &old.0, &new.0);
-            let request = Edit { replace_all, fill_empty, ..request };
-            Ok(inner.open().await?.guarded.edit(&request, payload).await?.into())
+            let request = Edit { replace_all, fill_empty, ..Edit::in_file(path.0) };
+            Ok(inner.open().await?.guarded.edit(request, &old.0, &new.0).await?.into())
         }
 
         /// Lists a directory, the working directory unless one is named: direct children, hidden ones too.
@@ -140,7 +139,7 @@ twins! {
         fn r#move / amove(inner, source: RemotePath, target: RemotePath, overwrite: bool, parents: bool)
         [source, target, *, overwrite=false, parents=true] -> MoveResult {
             let request = Move { overwrite, parents, ..Move::new(source.0, target.0) };
-            Ok(inner.open().await?.guarded.relocate(&request).await?.into())
+            Ok(inner.open().await?.guarded.mv(request).await?.into())
         }
     }
 }

@@ -4,19 +4,17 @@ mod commands;
 mod files;
 mod transfers;
 
-use std::any::Any;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
-use podbay::Guarded;
-use podbay::provider::{Provided, Wanted};
+use podbay::provider::Wanted;
+use podbay::{LazySandbox, Podbay};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::coroutine::Coroutine;
 use crate::failure::Failure;
-use crate::place::{self, Arguments, Place};
+use crate::place::{self, Arguments};
 use crate::results::providers::Welcome;
 use crate::runtime::block;
 use crate::text::{Labels, Nothing};
@@ -24,111 +22,29 @@ use crate::twins::twins;
 
 /// A sandbox that is there.
 pub struct Open {
-    /// It, behind rules and record.
-    pub guarded: Guarded,
-    sandbox: podbay::Sandbox,
-    id: String,
-    created: bool,
-    replaced: bool,
-    /// While this lives, a leashed sandbox does.
-    _leash: Option<Box<dyn Any + Send + Sync>>,
+    /// It, with its rules and audit.
+    pub guarded: podbay::Sandbox,
 }
 
 /// What a sandbox's Python object, its commands and its coroutines share.
 pub struct Inner {
-    place: Arc<Place>,
-    wanted: Wanted,
-    /// The id that it has, or will have where the provider can.
-    id: String,
-    open: RwLock<Option<Arc<Open>>>,
-    /// Held while it is made or closed.
-    changing: tokio::sync::Mutex<()>,
-    closed: AtomicBool,
+    lazy: LazySandbox,
 }
 
 impl Inner {
-    /// One that is to be made when it is needed.
-    pub fn wanted(place: Arc<Place>, wanted: Wanted) -> Arc<Self> {
-        let id = wanted.id.clone().unwrap_or_else(|| format!("pb-{:016x}", rand::random::<u64>()));
-        let wanted = Wanted { id: Some(id.clone()), ..wanted };
-        let (open, changing, closed) = (RwLock::new(None), tokio::sync::Mutex::new(()), AtomicBool::new(false));
-        Arc::new(Self { place, wanted, id, open, changing, closed })
+    /// One that is to be created when it is needed.
+    pub fn wanted(podbay: &Podbay, wanted: Wanted) -> Arc<Self> {
+        Arc::new(Self { lazy: podbay.lazy(wanted) })
     }
 
-    /// One that a provider has found or made.
-    pub fn provided(place: Arc<Place>, provided: Provided) -> Arc<Self> {
-        let inner = Self::wanted(place, Wanted { id: Some(provided.id.clone()), ..Wanted::default() });
-        inner.keep(provided, false);
-        inner
+    /// One that is there already.
+    pub fn of(podbay: &Podbay, sandbox: podbay::Sandbox) -> Arc<Self> {
+        Arc::new(Self { lazy: LazySandbox::of(podbay, sandbox) })
     }
 
-    /// One that a manager has found or made.
-    pub fn acquired(place: Arc<Place>, acquired: podbay::Acquired) -> Arc<Self> {
-        let podbay::Acquired { sandbox, id, created, replaced, leash } = acquired;
-        let inner = Self::wanted(place, Wanted { id: Some(id.clone()), ..Wanted::default() });
-        inner.keep(Provided { id, sandbox, created, leash }, replaced);
-        inner
-    }
-
-    fn keep(&self, provided: Provided, replaced: bool) -> Arc<Open> {
-        let guarded = self.place.guard(&provided);
-        let Provided { id, sandbox, created, leash } = provided;
-        let open = Arc::new(Open { guarded, sandbox, id, created, replaced, _leash: leash });
-        *self.open.write().unwrap_or_else(PoisonError::into_inner) = Some(open.clone());
-        open
-    }
-
-    fn current(&self) -> Option<Arc<Open>> {
-        self.open.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// The sandbox, which is made now if it wasn't before.
-    pub async fn open(self: &Arc<Self>) -> Result<Arc<Open>, Failure> {
-        if let Some(open) = self.current() {
-            return Ok(open);
-        }
-        // In a task of its own: who waits may be cancelled, and what was half made would then be nobody's to delete.
-        let inner = self.clone();
-        match tokio::spawn(async move { inner.make().await }).await {
-            Ok(made) => made,
-            Err(error) => Err(Failure::Runtime(format!("making the sandbox {} broke off: {error}", self.id))),
-        }
-    }
-
-    async fn make(&self) -> Result<Arc<Open>, Failure> {
-        let _changing = self.changing.lock().await;
-        if let Some(open) = self.current() {
-            return Ok(open);
-        }
-        if self.closed.load(Ordering::Acquire) {
-            let message =
-                format!("the sandbox {} was closed; make a new Sandbox, or use it inside its 'with' block", self.id);
-            return Err(Failure::Closed(message));
-        }
-        let provided = self.place.provider().await?.get_or_create(&self.wanted).await?;
-        Ok(self.keep(provided, false))
-    }
-
-    /// Ends what this object made; what it only found stays.
-    async fn close(&self) -> Result<(), Failure> {
-        let _changing = self.changing.lock().await;
-        self.closed.store(true, Ordering::Release);
-        // It is taken out only when it is gone: a delete that failed or was cancelled can be tried again.
-        if let Some(open) = self.current().filter(|open| open.created) {
-            self.place.provider().await?.delete(&open.id).await?;
-        }
-        *self.open.write().unwrap_or_else(PoisonError::into_inner) = None;
-        Ok(())
-    }
-
-    /// Deletes the sandbox, whoever made it.
-    async fn destroy(&self) -> Result<bool, Failure> {
-        let _changing = self.changing.lock().await;
-        self.closed.store(true, Ordering::Release);
-        let id = self.current().map_or_else(|| self.id.clone(), |open| open.id.clone());
-        let deleted = self.place.provider().await?.delete(&id).await?;
-        *self.open.write().unwrap_or_else(PoisonError::into_inner) = None;
-        Ok(deleted)
+    /// The sandbox, which is created now if it wasn't before.
+    pub async fn open(&self) -> Result<Arc<Open>, Failure> {
+        Ok(Arc::new(Open { guarded: self.lazy.open().await? }))
     }
 }
 
@@ -185,42 +101,42 @@ impl Sandbox {
     ) -> PyResult<Self> {
         let mut named = place::rules(allow_prefixes, deny_prefixes, deny_commands, virtual_mode, root_dir);
         named.extend([("ttl", ttl), ("idle_ttl", idle_ttl)]);
-        let place = Place::new(Arguments { mode, config, audit_log, strict_audit, named, settings })?;
+        let podbay = place::podbay(Arguments { mode, config, audit_log, strict_audit, named, settings })?;
         // A pod can't be tied to a process far away from it; its lifetimes end it.
-        let leashed = leashed.unwrap_or(id.is_none() && thread.is_none() && place.mode() == "local");
+        let leashed = leashed.unwrap_or(id.is_none() && thread.is_none() && podbay.mode() == "local");
         let labels = labels.map(|labels| labels.0).unwrap_or_default();
         let wanted = place::wanted(id, thread, tenant, labels, None, None, leashed)?;
-        Ok(Self { inner: Inner::wanted(place, wanted) })
+        Ok(Self { inner: Inner::wanted(&podbay, wanted) })
     }
 
     /// The sandbox's id, by which it is found again.
     #[getter]
     fn id(&self) -> String {
-        self.inner.current().map_or_else(|| self.inner.id.clone(), |open| open.id.clone())
+        self.inner.lazy.id()
     }
 
     /// "local" or "raw".
     #[getter]
     fn mode(&self) -> String {
-        self.inner.place.mode().to_owned()
+        self.inner.lazy.podbay().mode().to_owned()
     }
 
     /// Whether this object made the sandbox (True) or found it (False); None before it is first used.
     #[getter]
     fn created(&self) -> Option<bool> {
-        self.inner.current().map(|open| open.created)
+        self.inner.lazy.created()
     }
 
     /// Whether it stands in for one that the same manager gave out before and that is over, with all its files.
     #[getter]
     fn replaced(&self) -> bool {
-        self.inner.current().is_some_and(|open| open.replaced)
+        self.inner.lazy.replaced()
     }
 
     /// Whether it was closed.
     #[getter]
     fn closed(&self) -> bool {
-        self.inner.closed.load(Ordering::Acquire)
+        self.inner.lazy.closed()
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
@@ -290,17 +206,17 @@ twins! {
     impl Sandbox {
         /// Deletes the sandbox if this object made it, and lets go of it otherwise. Closing again does nothing.
         fn close / aclose(inner) [] -> Nothing {
-            inner.close().await.map(|()| Nothing)
+            Ok(inner.lazy.close().await.map(|()| Nothing)?)
         }
 
         /// Deletes the sandbox, whoever made it; whether there was one.
         fn destroy / adestroy(inner) [] -> bool {
-            inner.destroy().await
+            Ok(inner.lazy.destroy().await?)
         }
 
         /// Asks the sandbox who it is: working directory, version, what runs in it.
         fn hello / ahello(inner) [] -> Welcome {
-            Ok(inner.open().await?.sandbox.hello().await?.into())
+            Ok(inner.open().await?.guarded.hello().await?.into())
         }
     }
 }

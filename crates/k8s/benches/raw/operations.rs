@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use podbay_client::Sandbox;
-use podbay_client::files::{Edit, Glob, Grep, Ls, Read, Stat, Write};
+use podbay_client::files::{Glob, Grep, Ls, Read, Stat, Write};
 use podbay_client::provider::Provider;
 
 use crate::measure::{Samples, Table};
@@ -111,8 +111,7 @@ async fn files(sandbox: &Sandbox, rivals: &Rivals<'_>, way: &Samples) {
     let edit = |_| async {
         // Back and forth, so that every edit changes the file.
         let (old, new) = if turn.replace(!turn.get()) { ("thread", "needle") } else { ("needle", "thread") };
-        let (request, texts) = Edit::new("small/edited", old.as_bytes(), new.as_bytes());
-        assert_eq!(sandbox.edit(&request, texts).await.unwrap().occurrences, 1);
+        assert_eq!(sandbox.edit("small/edited", old, new).await.unwrap().occurrences, 1);
     };
     row("edit", Samples::of(1000, edit).await);
     let facts = Table::figures("Small files, compared (p50)");

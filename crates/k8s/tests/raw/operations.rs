@@ -1,7 +1,7 @@
 //! Operations of every kind, on images of every kind.
 
 use anyhow::{Context, Result, ensure};
-use podbay_client::files::{Delete, Download, Edit, Glob, Grep, Ls, Mkdir, Move, Read, Stat, Write};
+use podbay_client::files::{Delete, Download, Glob, Grep, Ls, Mkdir, Read, Stat, Write};
 use podbay_client::provider::{Provider, Wanted};
 use podbay_client::{Command, ErrorCode, Meter, Sandbox};
 use podbay_k8s::raw::Config;
@@ -33,14 +33,13 @@ async fn every_operation_works_on_every_image() -> Result<()> {
 
 async fn files(sandbox: &Sandbox) -> Result<()> {
     sandbox.write(&Write::new("deep/er/a.txt"), "one\ntwo\nthree\n").await?;
-    let (edit, payload) = Edit::new("deep/er/a.txt", b"two", b"zwei");
-    ensure!(sandbox.edit(&edit, payload).await?.occurrences == 1);
+    ensure!(sandbox.edit("deep/er/a.txt", "two", "zwei").await?.occurrences == 1);
     let (page, content) = sandbox.read(&Read::new("/workspace/deep/er/a.txt")).await?;
     ensure!(content.starts_with(b"one\nzwei\nthree") && page.size == 15, "{content:?}");
     ensure!(sandbox.grep(&Grep::new("zwei")).await?.count == 1);
     ensure!(sandbox.glob(&Glob::new("**/*.txt")).await?.matches.len() == 1);
     sandbox.mkdir(&Mkdir::new("other")).await?;
-    sandbox.relocate(&Move::new("deep/er/a.txt", "other/b.txt")).await?;
+    sandbox.mv(("deep/er/a.txt", "other/b.txt")).await?;
     let entries = sandbox.ls(&Ls::new("other")).await?.entries;
     ensure!(entries.len() == 1, "{entries:?}");
     sandbox.stat(&Stat::new("other/b.txt")).await?;

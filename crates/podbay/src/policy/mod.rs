@@ -21,6 +21,15 @@ pub struct Policy {
 }
 
 impl Policy {
+    /// Whether nothing is forbidden.
+    pub fn is_empty(&self) -> bool {
+        self.paths_are_free() && self.commands.is_empty()
+    }
+
+    pub(crate) fn paths_are_free(&self) -> bool {
+        self.paths == Scope::default()
+    }
+
     /// Decides on a command.
     ///
     /// # Errors

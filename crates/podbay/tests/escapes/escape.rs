@@ -545,7 +545,7 @@ fn download(site: &crate::site::Site) -> Pending<'_> {
         for script in ["true", replaced] {
             made.sandbox.run(script).await.map_err(|error| error.to_string())?;
             // Refusing is as good as leaving out.
-            let _ = made.sandbox.download_tree(&"tree".into(), &target, &podbay::Meter::new(&|_| {})).await;
+            let _ = made.sandbox.download_tree("tree", &target, &podbay::Meter::new(&|_| {})).await;
         }
         site.end(made).await?;
         let mut names: Vec<_> = std::fs::read_dir(&outside)

@@ -1,7 +1,7 @@
 //! The operation suite: what every sandbox does, whoever provides it. Each provider's tests run [`all`].
 
 use bytes::Bytes;
-use podbay::files::{Delete, Download, Edit, Glob, Grep, Ls, Mkdir, Move, Read, Stat, Tree, Write};
+use podbay::files::{Delete, Download, Glob, Grep, Ls, Mkdir, Read, Stat, Tree, Write};
 use podbay::{Command, ErrorCode, Event, Sandbox, Stream};
 
 /// Runs every part, in a directory of its own below the working directory.
@@ -79,10 +79,9 @@ async fn files(sandbox: &Sandbox) {
     // A page of lines ends without the last line end.
     assert_eq!((page.size, content.as_ref()), (14, &b"one\ntwo\nthree"[..]));
 
-    let (request, payload) = Edit::new("suite/deep/er/file.txt", b"two", b"TWO");
-    assert_eq!(sandbox.edit(&request, payload).await.unwrap().occurrences, 1);
-    let (request, payload) = Edit::new("suite/deep/er/file.txt", b"absent", b"x");
-    assert_eq!(sandbox.edit(&request, payload).await.unwrap_err().code(), Some(ErrorCode::StringNotFound));
+    assert_eq!(sandbox.edit("suite/deep/er/file.txt", "two", "TWO").await.unwrap().occurrences, 1);
+    let error = sandbox.edit("suite/deep/er/file.txt", "absent", "x").await.unwrap_err();
+    assert_eq!(error.code(), Some(ErrorCode::StringNotFound));
     assert_eq!(sandbox.run("cat suite/deep/er/file.txt").await.unwrap().text(), "one\nTWO\nthree\n");
 
     let exclusive = Write { create_only: true, ..Write::new("suite/deep/er/file.txt") };
@@ -91,7 +90,7 @@ async fn files(sandbox: &Sandbox) {
 
     assert_eq!(sandbox.stat(&Stat::new("suite/deep/er/file.txt")).await.unwrap().entry.size, 14);
     assert_eq!(sandbox.ls(&Ls::new("suite/deep/er")).await.unwrap().entries.len(), 1);
-    sandbox.relocate(&Move::new("suite/deep/er/file.txt", "suite/moved.txt")).await.unwrap();
+    sandbox.mv(("suite/deep/er/file.txt", "suite/moved.txt")).await.unwrap();
     assert_eq!(sandbox.ls(&Ls::new("suite/deep/er")).await.unwrap().entries.len(), 0);
     let tree = sandbox.tree(&Tree::new("suite")).await.unwrap();
     assert_eq!(tree.entries.len(), 3, "{:?}", tree.entries);

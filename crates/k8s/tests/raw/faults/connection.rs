@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use podbay_client::files::{Delete, Download, Edit, Mkdir, Move, Read, Write};
+use podbay_client::files::{Delete, Download, Mkdir, Read, Write};
 use podbay_client::provider::Provider;
 use podbay_client::{Error, Event, Sandbox};
 use rig::faults::{Cable, Direction, Impostor};
@@ -73,11 +73,10 @@ async fn changes(sandbox: &Sandbox, until: Instant) -> Result<usize> {
         let (file, dir) = (format!("file-{count}"), format!("dir-{count}"));
         let created = Write { create_only: true, ..Write::new(file.as_str()) };
         ensure!(sandbox.write(&created, "some apples\n").await?.created);
-        let (edit, texts) = Edit::new(file.as_str(), b"apples", b"pears and apples");
-        ensure!(sandbox.edit(&edit, texts).await?.occurrences == 1);
+        ensure!(sandbox.edit(file.as_str(), "apples", "pears and apples").await?.occurrences == 1);
         sandbox.mkdir(&Mkdir { exist_ok: false, ..Mkdir::new(dir.as_str()) }).await?;
         let moved = format!("{dir}/moved");
-        sandbox.relocate(&Move::new(file.as_str(), moved.as_str())).await?;
+        sandbox.mv((file.as_str(), moved.as_str())).await?;
         let (_, content) = sandbox.read(&Read::new(moved.as_str())).await?;
         ensure!(&content[..] == b"some pears and apples", "{content:?}");
         sandbox.delete(&Delete::new(dir.as_str())).await?;

@@ -1,7 +1,7 @@
 //! A sandbox runs out of disk or memory.
 
 use anyhow::{Context, Result, ensure};
-use podbay_client::files::{Edit, Read, Write};
+use podbay_client::files::{Read, Write};
 use podbay_client::provider::Provider;
 use podbay_client::{ErrorCode, Sandbox};
 use podbay_k8s::raw::{CONTAINER, Config};
@@ -38,11 +38,10 @@ async fn a_full_workspace_is_said_and_spoils_nothing() -> Result<()> {
     let sandbox: &Sandbox = &made.sandbox;
     sandbox.write(&Write::new("file"), "one two three\n").await?;
     let full = fill(&cluster, &namespace, "/workspace").await?;
-    let (edit, texts) = Edit::new("file", b"two", &[b'x'; 100_000]);
     let large = vec![b'x'; 3 << 20];
     for (what, error) in [
         ("write", sandbox.write(&Write::new("new"), "text").await.err()),
-        ("edit", sandbox.edit(&edit, texts).await.err()),
+        ("edit", sandbox.edit("file", "two", [b'x'; 100_000]).await.err()),
         ("upload", sandbox.write(&Write::new("large"), large).await.err()),
     ] {
         let error = error.with_context(|| format!("{what} worked on a full disk"))?;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use clap::Args;
 use podbay::provider::Cleaned;
 
+use crate::commands;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::place::Place;
 use crate::quantity;
 use crate::session::signals;
 use crate::settings::Settings;
@@ -34,16 +34,16 @@ pub struct Arguments {
 }
 
 /// Cleans up.
-pub async fn reap(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
-    let place = Place::open(settings).await?;
+pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let podbay = commands::open(settings)?;
     let Some(pause) = arguments.every else {
-        return tell(place.cleanup(arguments.idle).await?, output);
+        return tell(podbay.cleanup(arguments.idle).await?, output);
     };
     let rounds = async {
         loop {
-            match place.cleanup(arguments.idle).await {
+            match podbay.cleanup(arguments.idle).await {
                 Ok(cleaned) => drop(tell(cleaned, output)?),
-                Err(failure) => drop(output.failure(&failure)),
+                Err(error) => drop(output.failure(&error.into())),
             }
             tokio::time::sleep(pause).await;
         }

@@ -31,7 +31,7 @@ pub struct Arguments {
 }
 
 /// Looks.
-pub async fn doctor(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
     let config = settings.config()?;
     match config.mode() {
         "raw" => cluster(&arguments, &config, output).await,

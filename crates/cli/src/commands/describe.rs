@@ -4,9 +4,9 @@ use clap::Args;
 use podbay::Protection;
 use podbay::description::{Description, Event, Limit};
 
+use crate::commands;
 use crate::failure::Failure;
 use crate::output::{Output, Table, plain};
-use crate::place::Place;
 use crate::settings::Settings;
 use crate::terminal::{self, Style, escape};
 
@@ -25,13 +25,13 @@ pub struct Arguments {
 }
 
 /// Describes a sandbox.
-pub async fn describe(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
-    let place = Place::open(settings).await?;
-    let told = place.describe(&arguments.name).await?;
+pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let podbay = commands::open(settings)?;
+    let told = podbay.describe(&arguments.name).await?;
     if output.is_json() {
-        return output.json(&json(place.mode(), &told));
+        return output.json(&json(podbay.mode(), &told));
     }
-    output.text(&text(place.mode(), &told, output))
+    output.text(&text(podbay.mode(), &told, output))
 }
 
 fn json(mode: &str, told: &Description) -> serde_json::Value {

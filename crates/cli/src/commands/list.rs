@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use clap::{Args, ValueEnum};
 use podbay::provider::{Listed, Phase, Query};
 
+use crate::commands;
 use crate::failure::Failure;
 use crate::output::{Output, Table, plain};
-use crate::place::Place;
 use crate::quantity;
 use crate::settings::Settings;
 use crate::terminal::{self, Style};
@@ -40,7 +40,7 @@ enum Shown {
 }
 
 /// Lists sandboxes.
-pub async fn list(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
     let phase = arguments.phase.map(|phase| match phase {
         Shown::Pending => Phase::Pending,
         Shown::Warm => Phase::Warm,
@@ -48,7 +48,7 @@ pub async fn list(arguments: Arguments, settings: &Settings, output: &Output) ->
         Shown::Terminated => Phase::Terminated,
     });
     let labels: BTreeMap<_, _> = arguments.labels.into_iter().collect();
-    let sandboxes = Place::open(settings).await?.list(Query { labels, phase, ..Query::default() }).await?;
+    let sandboxes = commands::open(settings)?.list_all(Query { labels, phase, ..Query::default() }).await?;
     if output.is_json() {
         return output.json(&sandboxes.iter().map(json).collect::<Vec<_>>());
     }

@@ -8,11 +8,10 @@ use std::time::Duration;
 use clap::Args;
 use podbay::config::Config;
 use podbay::provider::Wanted;
-use podbay::{Command, RawPath};
+use podbay::{Command, Podbay, RawPath, Sandbox};
 
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::place::{Made, Place};
 use crate::quantity;
 use crate::sandbox_options::SandboxOptions;
 use crate::session::{self, Outcome, Passing, signals};
@@ -82,17 +81,17 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
     if !leashed {
         backstop(&mut config, arguments.timeout)?;
     }
-    let place = Place::of(&config).await?;
+    let podbay = Podbay::new(config)?;
     let wanted = arguments.sandbox.wanted(leashed);
-    let made = match leashed {
-        true => place.make(&wanted).await?,
-        false => match make(&place, wanted, output).await? {
-            Ok(made) => made,
+    let sandbox = match leashed {
+        true => podbay.get_or_create(wanted).await?,
+        false => match create(&podbay, wanted, output).await? {
+            Ok(sandbox) => sandbox,
             Err(signal) => return Ok(128_u8.saturating_add(signal)),
         },
     };
-    if !made.created {
-        let name = &made.id;
+    if !sandbox.created() {
+        let name = sandbox.id();
         return Err(Failure::new(format!(
             "there is a sandbox {name:?} already, and 'run' makes one of its own: choose another name, or use 'podbay exec {name}'"
         ))
@@ -101,12 +100,13 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
     let input = session::has_input();
     let command = command(arguments.words, arguments.cwd, arguments.timeout, input);
     let outcome = async {
-        let mut exec = made.sandbox.spawn(command).await?;
+        let mut exec = sandbox.spawn(command).await?;
         session::follow(&mut exec, Passing { input, signals: true }, output).await
     }
     .await;
     // Whatever happened, nothing stays. The command's own outcome is worth more than a word about cleaning up.
-    let deleted = if leashed { place.delete(&made.id).await } else { end(&place, &made.id).await };
+    let deleted =
+        if leashed { sandbox.destroy().await.map_err(Failure::from) } else { end(&podbay, sandbox.id()).await };
     let code = match outcome? {
         Outcome::Ended(info) => {
             session::explain(&info, output);
@@ -115,7 +115,7 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
         Outcome::Interrupted(signal) => 128_u8.saturating_add(signal),
     };
     if let Err(failure) = deleted {
-        let name = &made.id;
+        let name = sandbox.id();
         output.note(&format!("the sandbox {name} can't be removed: {}; try 'podbay delete {name}'", failure.message()));
     }
     Ok(code)
@@ -134,28 +134,28 @@ fn backstop(config: &mut Config, timeout: Option<Duration>) -> Result<(), Failur
     Ok(())
 }
 
-/// Makes a sandbox on a cluster, which takes a while; or the signal that came meanwhile, after nothing is left.
-async fn make(place: &Place, wanted: Wanted, output: &Output) -> Result<Result<Made, u8>, Failure> {
+/// Creates a sandbox on a cluster, which takes a while. If a signal comes meanwhile, deletes it and returns the signal.
+async fn create(podbay: &Podbay, wanted: Wanted, output: &Output) -> Result<Result<Sandbox, u8>, Failure> {
     // With a name known from the beginning it can be deleted whatever became of it. A name that was given may be another's.
     let own = wanted.id.is_none();
     let id = wanted.id.clone().unwrap_or_else(|| format!("pb-{:016x}", rand::random::<u64>()));
     let wanted = Wanted { id: Some(id.clone()), ..wanted };
-    let mut making = std::pin::pin!(place.make(&wanted));
+    let mut creation = std::pin::pin!(podbay.get_or_create(wanted));
     let signal = tokio::select! {
-        made = &mut making => return made.map(Ok),
+        created = &mut creation => return Ok(Ok(created?)),
         signal = signals::end() => signal?,
     };
-    let made_by_us = own || matches!(tokio::time::timeout(PATIENCE, making).await, Ok(Ok(made)) if made.created);
-    if made_by_us && let Err(failure) = end(place, &id).await {
+    let ours = own || matches!(tokio::time::timeout(PATIENCE, creation).await, Ok(Ok(sandbox)) if sandbox.created());
+    if ours && let Err(failure) = end(podbay, &id).await {
         output.note(&format!("the sandbox {id} may be left: {}; try 'podbay delete {id}'", failure.message()));
     }
     Ok(Err(signal))
 }
 
 /// Deletes a sandbox, for as long as the user has patience.
-async fn end(place: &Place, id: &str) -> Result<bool, Failure> {
+async fn end(podbay: &Podbay, id: &str) -> Result<bool, Failure> {
     tokio::select! {
-        deleted = place.delete(id) => deleted,
+        deleted = podbay.delete(id) => Ok(deleted?),
         () = tokio::time::sleep(PATIENCE) => Err(Failure::new("the cluster doesn't answer")),
         signal = signals::end() => Err(Failure::new(format!("signal {} came before it was", signal?))),
     }

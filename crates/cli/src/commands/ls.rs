@@ -5,10 +5,9 @@ use std::ffi::OsString;
 use clap::Args;
 use podbay::files::{Entry, Kind, Ls, Partial};
 
+use crate::commands::{self, run};
 use crate::failure::Failure;
 use crate::output::{Output, Table, plain};
-use crate::place::Place;
-use crate::run;
 use crate::settings::Settings;
 use crate::terminal::{self, Style};
 
@@ -32,8 +31,8 @@ pub struct Arguments {
 }
 
 /// Lists the directory.
-pub async fn ls(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
-    let sandbox = Place::open(settings).await?.find(&arguments.name).await?;
+pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let sandbox = commands::find(settings, &arguments.name).await?;
     let path = run::path(arguments.path.unwrap_or_else(|| ".".into()));
     let listing = sandbox.ls(&Ls::new(path)).await?;
     if output.is_json() {
@@ -56,7 +55,11 @@ pub async fn ls(arguments: Arguments, settings: &Settings, output: &Output) -> R
 /// The last part of the path, and where a link leads.
 fn name(entry: &Entry) -> String {
     let path = entry.path.to_string_lossy();
-    let name = path.rsplit('/').next().unwrap_or_default();
+    with_link(path.rsplit('/').next().unwrap_or_default(), entry)
+}
+
+/// A name, and where a link leads.
+pub fn with_link(name: &str, entry: &Entry) -> String {
     match &entry.link {
         Some(link) => format!("{name} -> {}", link.target),
         None if entry.kind == Kind::Dir => format!("{name}/"),
@@ -65,7 +68,7 @@ fn name(entry: &Entry) -> String {
 }
 
 /// The kind and the permissions in ten characters, as `ls -l` has them.
-fn mode(entry: &Entry) -> String {
+pub fn mode(entry: &Entry) -> String {
     let kind = match entry.kind {
         Kind::File => '-',
         Kind::Dir => 'd',
@@ -91,7 +94,8 @@ fn mode(entry: &Entry) -> String {
     text
 }
 
-fn style(kind: Kind) -> Style {
+/// The colour of a kind.
+pub fn style(kind: Kind) -> Style {
     match kind {
         Kind::File => Style::Plain,
         Kind::Dir => Style::Bold,

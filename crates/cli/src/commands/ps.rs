@@ -1,11 +1,11 @@
 //! `podbay ps`: the commands of a sandbox.
 
 use clap::Args;
-use podbay::{Guarded, Info, State};
+use podbay::{Info, Sandbox, State};
 
+use crate::commands;
 use crate::failure::Failure;
 use crate::output::{Output, Table, plain};
-use crate::place::Place;
 use crate::settings::Settings;
 use crate::terminal::{self, Style};
 
@@ -28,8 +28,8 @@ pub struct Arguments {
 }
 
 /// Lists commands.
-pub async fn ps(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
-    let sandbox = Place::open(settings).await?.find(&arguments.name).await?;
+pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let sandbox = commands::find(settings, &arguments.name).await?;
     let commands = sandbox.commands(!arguments.all).await?;
     if output.is_json() {
         return output.json(&commands);
@@ -75,7 +75,7 @@ fn shortened(text: &str, most: usize) -> String {
 ///
 /// # Errors
 /// When there is none, or more than one.
-pub async fn resolve(sandbox: &Guarded, name: &str, id: &str) -> Result<Info, Failure> {
+pub async fn resolve(sandbox: &Sandbox, name: &str, id: &str) -> Result<Info, Failure> {
     let mut commands = sandbox.commands(false).await?;
     if let Some(index) = commands.iter().position(|info| info.id.as_str() == id) {
         return Ok(commands.swap_remove(index));

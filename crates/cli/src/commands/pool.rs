@@ -2,9 +2,9 @@
 
 use clap::Args;
 
+use crate::commands;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::place::Place;
 use crate::settings::Settings;
 
 const EXAMPLES: &str = "\
@@ -25,11 +25,11 @@ pub struct Arguments {
 }
 
 /// Tells, or fills.
-pub async fn pool(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
-    let place = Place::open(settings).await?;
+pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let podbay = commands::open(settings)?;
     let status = match arguments.fill {
-        true => place.fill_pool().await?,
-        false => place.pool().await?,
+        true => podbay.refill().await?,
+        false => podbay.pool_status().await?,
     };
     let answer = serde_json::json!({
         "available": status.available, "active": status.active, "total": status.total, "target": status.target,

@@ -1,10 +1,10 @@
 //! `podbay create`: a sandbox that stays.
 
 use clap::Args;
+use podbay::Podbay;
 
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::place::Place;
 use crate::sandbox_options::SandboxOptions;
 use crate::settings::Settings;
 
@@ -29,18 +29,17 @@ pub struct Arguments {
 }
 
 /// Makes the sandbox.
-pub async fn create(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
     let mut config = settings.config()?;
     arguments.sandbox.apply(&mut config)?;
-    let place = Place::of(&config).await?;
-    let made = place.make(&arguments.sandbox.wanted(false)).await?;
-    if !made.created && !arguments.reuse {
-        let name = &made.id;
+    let sandbox = Podbay::new(config)?.get_or_create(arguments.sandbox.wanted(false)).await?;
+    if !sandbox.created() && !arguments.reuse {
+        let name = sandbox.id();
         return Err(Failure::new(format!(
             "there is a sandbox {name:?} already: choose another name, delete it, or take it as it is with --reuse"
         ))
         .coded("already_exists"));
     }
-    let answer = serde_json::json!({ "id": made.id, "created": made.created });
-    output.answer(&answer, || made.id.clone())
+    let answer = serde_json::json!({ "id": sandbox.id(), "created": sandbox.created() });
+    output.answer(&answer, || sandbox.id().to_owned())
 }

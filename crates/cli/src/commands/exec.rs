@@ -7,12 +7,12 @@ use std::time::Duration;
 use clap::Args;
 use podbay::{Command, RawPath};
 
+use crate::commands::{self, run};
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::place::Place;
+use crate::quantity;
 use crate::session::{self, Outcome, Passing};
 use crate::settings::Settings;
-use crate::{quantity, run};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -57,8 +57,8 @@ pub struct Arguments {
 }
 
 /// Runs the command.
-pub async fn exec(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
-    let sandbox = Place::open(settings).await?.find(&arguments.name).await?;
+pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let sandbox = commands::find(settings, &arguments.name).await?;
     let env = arguments.env.into_iter().map(|(key, value)| (key, RawPath::from(value))).collect();
     let command = run::command(arguments.words, arguments.cwd, arguments.timeout, arguments.interactive);
     let command = Command { env, ..command };

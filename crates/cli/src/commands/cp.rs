@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use podbay::files::{Download, Kind, Stat, Write};
-use podbay::{ErrorCode, Guarded, Meter, RawPath, Transferred};
+use podbay::{ErrorCode, Meter, RawPath, Sandbox, Transferred};
 
+use crate::commands;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::place::Place;
 use crate::progress::Bar;
 use crate::settings::Settings;
 use crate::terminal::{bytes, escape};
@@ -59,7 +59,7 @@ fn side(text: &OsStr) -> Side {
 }
 
 /// Copies.
-pub async fn cp(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
     let bar = Bar::new(output.is_json());
     let seen = std::sync::atomic::AtomicU64::new(0);
     let tell = |progress: podbay::Progress| {
@@ -69,12 +69,12 @@ pub async fn cp(arguments: Arguments, settings: &Settings, output: &Output) -> R
     let meter = Meter::new(&tell);
     let (target, done) = match (side(&arguments.source), side(&arguments.target)) {
         (Side::Here(source), Side::There { name, path }) => {
-            let sandbox = Place::open(settings).await?.find(&name).await?;
+            let sandbox = commands::find(settings, &name).await?;
             let (target, done) = upload(&sandbox, &source, &path, (&meter, &bar)).await.inspect_err(|_| bar.clear())?;
             (format!("{name}:{target}"), done)
         }
         (Side::There { name, path }, Side::Here(target)) => {
-            let sandbox = Place::open(settings).await?.find(&name).await?;
+            let sandbox = commands::find(settings, &name).await?;
             let (target, done) =
                 download(&sandbox, &path, &target, (&meter, &bar)).await.inspect_err(|_| bar.clear())?;
             (target.display().to_string(), done)
@@ -120,7 +120,7 @@ fn one_file() -> Transferred {
 }
 
 async fn upload(
-    sandbox: &Guarded,
+    sandbox: &Sandbox,
     source: &Path,
     target: &RawPath,
     (meter, bar): (&Meter<'_>, &Bar),
@@ -149,7 +149,7 @@ async fn upload(
 }
 
 async fn download(
-    sandbox: &Guarded,
+    sandbox: &Sandbox,
     source: &RawPath,
     target: &Path,
     (meter, bar): (&Meter<'_>, &Bar),
@@ -183,7 +183,7 @@ async fn download(
     }
 }
 
-async fn is_dir(sandbox: &Guarded, path: &RawPath) -> Result<bool, Failure> {
+async fn is_dir(sandbox: &Sandbox, path: &RawPath) -> Result<bool, Failure> {
     match sandbox.stat(&Stat::new(path.clone())).await {
         Ok(found) => Ok(found.entry.kind == Kind::Dir),
         Err(error) if error.code() == Some(ErrorCode::NotFound) => Ok(false),

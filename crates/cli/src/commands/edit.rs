@@ -5,10 +5,9 @@ use std::ffi::OsString;
 use clap::Args;
 use podbay::files::Edit;
 
+use crate::commands::{self, run};
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::place::Place;
-use crate::run;
 use crate::settings::Settings;
 use crate::terminal::escape;
 
@@ -44,10 +43,10 @@ pub struct Arguments {
 }
 
 /// Replaces the text.
-pub async fn edit(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
-    let sandbox = Place::open(settings).await?.find(&arguments.name).await?;
-    let (request, payload) = Edit::new(run::path(arguments.path), arguments.old.as_bytes(), arguments.new.as_bytes());
-    let edited = sandbox.edit(&Edit { replace_all: arguments.all, ..request }, payload).await?;
+pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let sandbox = commands::find(settings, &arguments.name).await?;
+    let request = Edit { replace_all: arguments.all, ..Edit::in_file(run::path(arguments.path)) };
+    let edited = sandbox.edit(request, &arguments.old, &arguments.new).await?;
     output.answer(&edited, || {
         let path = escape(&edited.path.to_string_lossy());
         match edited.occurrences {

@@ -30,7 +30,7 @@ pub struct Arguments {
 }
 
 /// Shows the settings.
-pub fn config(arguments: &Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
     let config = settings.config()?;
     let set: Vec<Entry> = config.entries().collect();
     let defaults = config.default_limits();

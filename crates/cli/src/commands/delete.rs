@@ -3,9 +3,9 @@
 use clap::Args;
 use podbay::provider::Query;
 
+use crate::commands;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::place::Place;
 use crate::settings::Settings;
 
 const EXAMPLES: &str = "\
@@ -31,16 +31,16 @@ pub struct Arguments {
 }
 
 /// Deletes sandboxes. One that can't be deleted doesn't keep the others.
-pub async fn delete(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
-    let place = Place::open(settings).await?;
+pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let podbay = commands::open(settings)?;
     let names = match arguments.all {
-        true => place.list(Query::default()).await?.into_iter().map(|sandbox| sandbox.id).collect(),
+        true => podbay.list_all(Query::default()).await?.into_iter().map(|sandbox| sandbox.id).collect(),
         false => arguments.names,
     };
     let mut answers = Vec::with_capacity(names.len());
     let mut code = 0;
     for name in names {
-        let deleted = place.delete(&name).await;
+        let deleted = podbay.delete(&name).await.map_err(Failure::from);
         if let Err(failure) = &deleted {
             code = 1;
             if !output.is_json() {

@@ -2,10 +2,9 @@
 
 use clap::Args;
 
+use crate::commands::{self, ps};
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::place::Place;
-use crate::ps;
 use crate::session::{self, Outcome, Passing};
 use crate::settings::Settings;
 
@@ -32,8 +31,8 @@ pub struct Arguments {
 }
 
 /// Shows the output.
-pub async fn attach(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
-    let sandbox = Place::open(settings).await?.find(&arguments.name).await?;
+pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let sandbox = commands::find(settings, &arguments.name).await?;
     let info = ps::resolve(&sandbox, &arguments.name, &arguments.id).await?;
     let mut exec = sandbox.attach(&info.id, arguments.from).await?;
     match session::follow(&mut exec, Passing { input: false, signals: false }, output).await? {

@@ -82,7 +82,7 @@ enum Level {
 }
 
 /// Prints the manifests.
-pub fn install(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
     let What::Raw(arguments) = arguments.what;
     let config = settings.raw_config()?;
     let used = Features::of(&config.raw()?);

@@ -5,13 +5,12 @@ use std::io::IsTerminal;
 
 use clap::Args;
 use podbay::files::{ByteRange, Read, ReadOutput};
-use podbay::{Guarded, RawPath};
+use podbay::{RawPath, Sandbox};
 use serde::Serialize;
 
+use crate::commands::{self, run};
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::place::Place;
-use crate::run;
 use crate::settings::Settings;
 use crate::terminal::escape_lines;
 
@@ -63,8 +62,8 @@ struct Answer {
 }
 
 /// Prints the file.
-pub async fn read(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
-    let sandbox = Place::open(settings).await?.find(&arguments.name).await?;
+pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let sandbox = commands::find(settings, &arguments.name).await?;
     let mut request = Read::new(run::path(arguments.path));
     let by_lines = arguments.offset.is_some() || arguments.limit.is_some();
     let by_bytes = arguments.start.is_some() || arguments.length.is_some();
@@ -94,7 +93,7 @@ pub async fn read(arguments: Arguments, settings: &Settings, output: &Output) ->
 
 /// Prints bytes of any file, a piece at a time. A file that changes meanwhile is an error, not a mixture.
 async fn pieces(
-    sandbox: &Guarded,
+    sandbox: &Sandbox,
     mut request: Read,
     mut start: u64,
     mut length: u64,

@@ -6,10 +6,9 @@ use std::io::Read;
 use clap::Args;
 use podbay::files::Write;
 
+use crate::commands::{self, run};
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::place::Place;
-use crate::run;
 use crate::settings::Settings;
 use crate::terminal::{bytes, escape};
 
@@ -48,7 +47,8 @@ pub struct Arguments {
     chmod: Option<u32>,
 }
 
-fn mode(text: &str) -> Result<u32, String> {
+/// Permissions in octal digits.
+pub fn mode(text: &str) -> Result<u32, String> {
     match u32::from_str_radix(text, 8) {
         Ok(mode) if mode <= 0o7777 => Ok(mode),
         _ => Err("use three or four octal digits, as in 755".to_owned()),
@@ -56,8 +56,8 @@ fn mode(text: &str) -> Result<u32, String> {
 }
 
 /// Writes the file.
-pub async fn write(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
-    let sandbox = Place::open(settings).await?.find(&arguments.name).await?;
+pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let sandbox = commands::find(settings, &arguments.name).await?;
     let content = match arguments.text {
         Some(text) => text.into_bytes(),
         None => input()?,

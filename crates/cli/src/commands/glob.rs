@@ -5,11 +5,9 @@ use std::ffi::OsString;
 use clap::Args;
 use podbay::files::{Glob, Kind};
 
+use crate::commands::{self, ls, run};
 use crate::failure::Failure;
-use crate::ls;
 use crate::output::Output;
-use crate::place::Place;
-use crate::run;
 use crate::settings::Settings;
 use crate::terminal::escape;
 
@@ -45,8 +43,8 @@ pub struct Arguments {
 }
 
 /// Finds files.
-pub async fn glob(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
-    let sandbox = Place::open(settings).await?.find(&arguments.name).await?;
+pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let sandbox = commands::find(settings, &arguments.name).await?;
     let request = Glob {
         path: arguments.path.map(run::path),
         directories: arguments.directories,

@@ -3,10 +3,9 @@
 use clap::Args;
 use podbay::Target;
 
+use crate::commands::{self, ps};
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::place::Place;
-use crate::ps;
 use crate::settings::Settings;
 
 const EXAMPLES: &str = "\
@@ -66,8 +65,8 @@ fn number(text: &str) -> Result<i32, String> {
 }
 
 /// Sends the signal.
-pub async fn kill(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
-    let sandbox = Place::open(settings).await?.find(&arguments.name).await?;
+pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+    let sandbox = commands::find(settings, &arguments.name).await?;
     let info = ps::resolve(&sandbox, &arguments.name, &arguments.id).await?;
     let target = if arguments.main { Target::Main } else { Target::All };
     let processes = sandbox.signal_to(&info.id, arguments.signal, target).await?;

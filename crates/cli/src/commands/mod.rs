@@ -1,0 +1,144 @@
+//! The commands: one file and one line of the table each.
+
+mod attach;
+mod config;
+mod cp;
+mod create;
+mod delete;
+mod describe;
+mod doctor;
+mod edit;
+mod exec;
+mod glob;
+mod grep;
+mod install;
+mod kill;
+mod list;
+mod ls;
+mod mkdir;
+mod mv;
+mod pool;
+mod ps;
+mod read;
+mod reap;
+mod rm;
+mod run;
+mod stat;
+mod tree;
+mod write;
+
+use clap::Subcommand;
+use podbay::{Podbay, Sandbox};
+
+use crate::arguments::EXIT_CODES;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::settings::Settings;
+
+macro_rules! commands {
+    ($($name:ident = $module:ident,)+) => {
+        /// What to do, with its arguments.
+        #[derive(Debug, Subcommand)]
+        pub enum Verb {
+            $($name($module::Arguments),)+
+            /// Explains the exit codes
+            ExitCodes,
+        }
+
+        /// Runs a command and returns the process's exit code.
+        ///
+        /// # Errors
+        /// When podbay itself failed.
+        pub async fn perform(verb: Verb, settings: &Settings, output: &Output) -> Result<u8, Failure> {
+            match verb {
+                $(Verb::$name(arguments) => $module::run(arguments, settings, output).await,)+
+                Verb::ExitCodes => output.text(EXIT_CODES),
+            }
+        }
+    };
+}
+
+// In the order of the help.
+commands! {
+    Run = run,
+    Create = create,
+    List = list,
+    Describe = describe,
+    Delete = delete,
+    Exec = exec,
+    Ps = ps,
+    Attach = attach,
+    Kill = kill,
+    Cp = cp,
+    Read = read,
+    Write = write,
+    Edit = edit,
+    Ls = ls,
+    Tree = tree,
+    Stat = stat,
+    Mkdir = mkdir,
+    Mv = mv,
+    Rm = rm,
+    Glob = glob,
+    Grep = grep,
+    Reap = reap,
+    Pool = pool,
+    Install = install,
+    Config = config,
+    Doctor = doctor,
+}
+
+/// Podbay with the settings of this command line. The audit log is opened first: where it is strict and can't be opened, nothing
+/// happens.
+fn open(settings: &Settings) -> Result<Podbay, Failure> {
+    Ok(Podbay::new(settings.config()?)?)
+}
+
+/// The sandbox of that name.
+async fn find(settings: &Settings, name: &str) -> Result<Sandbox, Failure> {
+    Ok(open(settings)?.reconnect(name).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+    use podbay::OPERATIONS;
+
+    /// The command that offers each operation.
+    const OFFERED: &[(&str, &str)] = &[
+        ("hello", "describe"),
+        ("lifetime", "create"),
+        ("protections", "describe"),
+        ("exec.run", "run"),
+        ("exec.start", "exec"),
+        ("exec.attach", "attach"),
+        ("exec.input", "exec"),
+        ("exec.signal", "kill"),
+        ("exec.status", "ps"),
+        ("exec.list", "ps"),
+        ("read", "read"),
+        ("write", "write"),
+        ("edit", "edit"),
+        ("ls", "ls"),
+        ("stat", "stat"),
+        ("tree", "tree"),
+        ("glob", "glob"),
+        ("grep", "grep"),
+        ("delete", "rm"),
+        ("mkdir", "mkdir"),
+        ("move", "mv"),
+        ("download", "cp"),
+    ];
+
+    /// stat, mkdir, mv and rm were once missing.
+    #[test]
+    fn every_operation_has_a_command() {
+        let command = crate::arguments::Arguments::command();
+        for operation in OPERATIONS {
+            let offered = OFFERED.iter().find(|(name, _)| *name == operation.name);
+            let (_, name) = offered.unwrap_or_else(|| panic!("no command offers the operation {:?}", operation.name));
+            assert!(command.find_subcommand(name).is_some(), "podbay has no command {name:?}");
+        }
+        assert_eq!(OFFERED.len(), OPERATIONS.len(), "an operation is gone");
+    }
+}

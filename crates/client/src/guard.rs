@@ -1,0 +1,220 @@
+//! The hook for rules and audit. A request can't be sent without a [`Permit`], and this module is the only one that makes them.
+
+use std::any::Any;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use podbay_proto::exec::Command;
+use podbay_proto::files::Scope;
+use podbay_proto::session::Hello;
+use podbay_proto::{ErrorCode, Operation, Subject, VERSION};
+
+use crate::error::{Error, Result};
+
+/// Decides on every operation of a sandbox before it is sent, and hears how it ended: rules and audit are implemented with this.
+///
+/// A sandbox gets one by [`Sandbox::guarded`](crate::Sandbox::guarded).
+pub trait Guard: std::fmt::Debug + Send + Sync {
+    /// Confines an operation's paths further.
+    fn narrow(&self, scope: &mut Scope);
+
+    /// Decides on a command that is to be started.
+    ///
+    /// # Errors
+    /// `policy_denied`, when it may not run.
+    fn check(&self, command: &Command) -> Result<()>;
+
+    /// An operation is about to begin: `action` is its name for users, `subject` what it touches, `content` what it sends.
+    ///
+    /// # Errors
+    /// When it may not begin, because it can't be recorded. Nothing is sent then.
+    fn begin(&self, action: &'static str, subject: Subject<'_>, content: Content<'_>) -> Result<Ticket>;
+
+    /// The operation has ended. One whose caller gave up ends with the code `cancelled`.
+    ///
+    /// # Errors
+    /// When that can't be recorded. The caller gets this error in place of the result.
+    fn end(&self, ticket: Ticket, result: Result<Effect, &Error>) -> Result<()>;
+}
+
+/// What a guard remembers of an operation between its beginning and its end.
+pub type Ticket = Box<dyn Any + Send + Sync>;
+
+/// What an operation sends to the sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Content<'a> {
+    /// Nothing but its request.
+    Nothing,
+    /// These bytes: a file's content, the two texts of an edit, a command's input.
+    Bytes(&'a [u8]),
+    /// So many bytes of a file, which is read while it is sent.
+    Stream(u64),
+}
+
+impl<'a> Content<'a> {
+    pub(crate) fn of(payload: &'a [u8]) -> Self {
+        if payload.is_empty() { Self::Nothing } else { Self::Bytes(payload) }
+    }
+}
+
+/// What an operation did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Effect {
+    /// How many bytes were read, written or printed.
+    pub bytes: Option<u64>,
+    /// A command's exit code.
+    pub exit: Option<i32>,
+}
+
+impl Effect {
+    /// So many bytes were read, written or printed.
+    pub(crate) fn bytes(bytes: u64) -> Self {
+        Self { bytes: Some(bytes), exit: None }
+    }
+}
+
+/// Two guards, one in front of the other.
+#[derive(Debug)]
+pub(crate) struct Both(pub(crate) Arc<dyn Guard>, pub(crate) Arc<dyn Guard>);
+
+impl Guard for Both {
+    fn narrow(&self, scope: &mut Scope) {
+        self.0.narrow(scope);
+        self.1.narrow(scope);
+    }
+
+    fn check(&self, command: &Command) -> Result<()> {
+        self.0.check(command)?;
+        self.1.check(command)
+    }
+
+    fn begin(&self, action: &'static str, subject: Subject<'_>, content: Content<'_>) -> Result<Ticket> {
+        let first = Open::begin(&self.0, action, subject, content)?;
+        let second = Open::begin(&self.1, action, subject, content)?;
+        Ok(Box::new((first, second)))
+    }
+
+    fn end(&self, ticket: Ticket, result: Result<Effect, &Error>) -> Result<()> {
+        let Ok(both) = ticket.downcast::<(Open, Open)>() else { return Ok(()) };
+        let (mut first, mut second) = *both;
+        let ended = second.end(result);
+        first.end(result).and(ended)
+    }
+}
+
+/// An operation that has begun and hasn't ended. Dropping it ends it as cancelled.
+#[derive(Debug)]
+struct Open {
+    guard: Arc<dyn Guard>,
+    ticket: Option<Ticket>,
+}
+
+impl Open {
+    fn begin(guard: &Arc<dyn Guard>, action: &'static str, subject: Subject<'_>, content: Content<'_>) -> Result<Self> {
+        let ticket = guard.begin(action, subject, content)?;
+        Ok(Self { guard: guard.clone(), ticket: Some(ticket) })
+    }
+
+    fn end(&mut self, result: Result<Effect, &Error>) -> Result<()> {
+        self.ticket.take().map_or(Ok(()), |ticket| self.guard.end(ticket, result))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if self.ticket.is_none() {
+            return;
+        }
+        let message = "the caller gave up before the operation ended";
+        let cancelled = podbay_proto::Error::new(ErrorCode::Cancelled, message).into();
+        if let Err(error) = self.end(Err(&cancelled)) {
+            tracing::warn!(%error, "the end of a cancelled operation couldn't be recorded");
+        }
+    }
+}
+
+/// A request that may be sent.
+#[derive(Debug)]
+pub(crate) struct Permit<O> {
+    request: O,
+    open: Option<Open>,
+}
+
+impl<O> Deref for Permit<O> {
+    type Target = O;
+
+    fn deref(&self) -> &O {
+        &self.request
+    }
+}
+
+impl Permit<Hello> {
+    /// The first request on a connection, which touches nothing.
+    pub(crate) fn hello() -> Self {
+        Self { request: Hello { version: VERSION }, open: None }
+    }
+}
+
+impl<O: Operation> Permit<O> {
+    /// Asks the guard, if there is one.
+    pub(crate) fn new(
+        guard: Option<&Arc<dyn Guard>>,
+        action: &'static str,
+        mut request: O,
+        content: Content<'_>,
+    ) -> Result<Self> {
+        let Some(guard) = guard else { return Ok(Self { request, open: None }) };
+        let mut open = Open::begin(guard, action, request.subject(), content)?;
+        if let Some(scope) = request.scope_mut() {
+            guard.narrow(scope);
+        }
+        if let Subject::Command { command, .. } = request.subject()
+            && let Err(denied) = guard.check(command)
+        {
+            open.end(Err(&denied))?;
+            return Err(denied);
+        }
+        Ok(Self { request, open: Some(open) })
+    }
+
+    /// A request that is part of an operation for which there is a permit already, such as each piece of a command's input.
+    pub(crate) fn part(request: O) -> Self {
+        Self { request, open: None }
+    }
+
+    /// The request, to change what differs from one try to the next: an offset, never a path or a command.
+    pub(crate) fn request_mut(&mut self) -> &mut O {
+        &mut self.request
+    }
+
+    /// The operation has ended; only the first call counts.
+    pub(crate) fn end(&mut self, result: Result<Effect, &Error>) -> Result<()> {
+        self.open.as_mut().map_or(Ok(()), |open| open.end(result))
+    }
+
+    /// The operation has ended with this result.
+    pub(crate) fn finish<T>(mut self, result: Result<T>, effect: impl FnOnce(&T) -> Effect) -> Result<T> {
+        if self.open.is_some() {
+            self.end(result.as_ref().map(effect))?;
+        }
+        result
+    }
+}
+
+/// An operation of several requests, each of which needs a permit of its own: the transfer of a directory.
+#[derive(Debug)]
+pub(crate) struct Several(Option<Open>);
+
+impl Several {
+    pub(crate) fn begin(guard: Option<&Arc<dyn Guard>>, action: &'static str, subject: Subject<'_>) -> Result<Self> {
+        guard.map(|guard| Open::begin(guard, action, subject, Content::Nothing)).transpose().map(Self)
+    }
+
+    pub(crate) fn finish<T>(mut self, result: Result<T>) -> Result<T> {
+        if let Some(open) = &mut self.0 {
+            open.end(result.as_ref().map(|_| Effect::default()))?;
+        }
+        result
+    }
+}

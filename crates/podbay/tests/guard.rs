@@ -1,0 +1,266 @@
+//! The hook for rules and audit: every operation of the table passes it, whichever method sends it.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used)]
+
+use std::sync::{Arc, Mutex};
+
+use podbay::files::{Download, Scope, Write};
+use podbay::local::{Home, Local};
+use podbay::{
+    Command, Content, Effect, Error, ErrorCode, Event, Guard, Lifetime, Meter, OPERATIONS, OperationError, Podbay,
+    Result, Sandbox, Subject, Target, Ticket,
+};
+
+/// What the guard was told: action, subject, length of what was sent, and how it ended.
+type Told = (String, String, Option<u64>, Option<Result<Effect, ErrorCode>>);
+
+/// Forbids `/workspace/denied` and every command with the word `denied`, and remembers what it was told.
+#[derive(Debug, Default)]
+struct Recorder {
+    told: Mutex<Vec<Told>>,
+}
+
+impl Guard for Recorder {
+    fn narrow(&self, scope: &mut Scope) {
+        scope.deny_prefixes.push("/workspace/denied".into());
+        scope.rules_for_reads = true;
+    }
+
+    fn check(&self, command: &Command) -> Result<()> {
+        match command.summary().contains("denied") {
+            true => Err(OperationError::new(ErrorCode::PolicyDenied, "denied").into()),
+            false => Ok(()),
+        }
+    }
+
+    fn begin(&self, action: &'static str, subject: Subject<'_>, content: Content<'_>) -> Result<Ticket> {
+        let length = match content {
+            Content::Bytes(bytes) => Some(bytes.len() as u64),
+            Content::Stream(length) => Some(length),
+            _ => None,
+        };
+        let mut told = self.told.lock().unwrap();
+        told.push((action.to_owned(), subject.to_string(), length, None));
+        Ok(Box::new(told.len() - 1))
+    }
+
+    fn end(&self, ticket: Ticket, result: Result<Effect, &Error>) -> Result<()> {
+        let at = *ticket.downcast::<usize>().unwrap();
+        let ended = &mut self.told.lock().unwrap()[at].3;
+        assert!(ended.is_none(), "an operation ended twice");
+        *ended = Some(result.map_err(|error| error.code().unwrap_or(ErrorCode::Unknown)));
+        Ok(())
+    }
+}
+
+impl Recorder {
+    fn take(&self) -> Vec<Told> {
+        std::mem::take(&mut self.told.lock().unwrap())
+    }
+}
+
+/// A sandbox on this machine, with and without the guard.
+async fn sandboxes(home: &tempfile::TempDir) -> (Sandbox, Sandbox, Arc<Recorder>) {
+    let local = Local::at(Home::at(home.path().join("h")).unwrap());
+    let podbay = Podbay::builder().provider(Arc::new(local)).build().unwrap();
+    let sandbox = podbay.create().await.unwrap();
+    let recorder = Arc::new(Recorder::default());
+    (sandbox.clone(), sandbox.guarded(recorder.clone()), recorder)
+}
+
+/// Performs the operation of that name on `place`, which is a path or a word of a command.
+async fn perform(sandbox: &Sandbox, name: &str, place: &str) -> Result<()> {
+    let command = format!("cat > /dev/null; echo {place}");
+    let waiting = || async {
+        let waiting = Command::shell("cat; sleep 60").stdin();
+        // Started by the one without rules, so that only what follows is told.
+        sandbox.start(waiting).await
+    };
+    match name {
+        "lifetime" => sandbox.set_lifetime(&Lifetime { ttl_ms: Some(3_600_000), idle_ttl_ms: None }).await,
+        "protections" => sandbox.protection().await.map(drop),
+        "exec.run" => sandbox.run(command).await.map(drop),
+        "exec.start" => sandbox.start(command).await.map(drop),
+        "exec.attach" => {
+            let mut exec = sandbox.spawn(command).await?;
+            exec.wait().await.map(drop)
+        }
+        "exec.input" => sandbox.run_with_input(command, "input", 1 << 20).await.map(drop),
+        "exec.signal" => {
+            let id = waiting().await?.id;
+            sandbox.kill(&id).await.map(drop)
+        }
+        "exec.status" => {
+            let id = waiting().await?.id;
+            let status = sandbox.status(&id).await.map(drop);
+            sandbox.kill(&id).await?;
+            status
+        }
+        "exec.list" => sandbox.commands(false).await.map(drop),
+        "read" => sandbox.read(format!("{place}/file")).await.map(drop),
+        "write" => sandbox.write(format!("{place}/new"), "new").await.map(drop),
+        "edit" => sandbox.edit(format!("{place}/file"), "content", "content").await.map(drop),
+        "ls" => sandbox.ls(place).await.map(drop),
+        "stat" => sandbox.stat(format!("{place}/file")).await.map(drop),
+        "tree" => sandbox.tree(place).await.map(drop),
+        "glob" => sandbox.glob(podbay::files::Glob::new("*").below(place)).await.map(drop),
+        "grep" => sandbox.grep(podbay::files::Grep::new("content").below(place)).await.map(drop),
+        "delete" => sandbox.delete(format!("{place}/file")).await.map(drop),
+        "mkdir" => sandbox.mkdir(format!("{place}/dir")).await.map(drop),
+        "move" => sandbox.mv((format!("{place}/dir"), format!("{place}/moved"))).await.map(drop),
+        "download" => sandbox.download(format!("{place}/file")).await.map(drop),
+        other => panic!("the table has an operation {other:?}, and this test doesn't perform it"),
+    }
+}
+
+#[tokio::test]
+async fn every_operation_of_the_table_passes_the_guard() {
+    let home = tempfile::tempdir().unwrap();
+    let (free, sandbox, recorder) = sandboxes(&home).await;
+    let setup = "mkdir -p denied/dir free/dir; echo content > denied/file; echo content > free/file";
+    assert!(free.run(setup).await.unwrap().success());
+    // The handshake of a connection, which touches nothing.
+    for operation in OPERATIONS.iter().filter(|operation| operation.name != "hello") {
+        let name = operation.name;
+        let known_as = match name {
+            "exec.run" | "exec.attach" | "exec.input" => "exec",
+            other => other,
+        };
+        // What deletes comes last in its directory.
+        if name == "delete" {
+            free.write("free/file", "content").await.unwrap();
+        }
+        let allowed = perform(&sandbox, name, "/workspace/free").await;
+        let told = recorder.take();
+        assert!(allowed.is_ok(), "{name}: {allowed:?}");
+        let entry = told.iter().find(|(action, ..)| action == known_as).unwrap_or_else(|| panic!("{name}: {told:?}"));
+        assert!(matches!(entry.3, Some(Ok(_))), "{name}: {told:?}");
+        assert!(told.iter().all(|entry| entry.3.is_some()), "{name}: something has no end: {told:?}");
+        if name == "delete" {
+            free.write("free/file", "content").await.unwrap();
+        }
+
+        if matches!(name, "lifetime" | "protections" | "exec.signal" | "exec.status" | "exec.list") {
+            continue;
+        }
+        let denied = perform(&sandbox, name, "/workspace/denied").await.unwrap_err();
+        let told = recorder.take();
+        assert_eq!(denied.code(), Some(ErrorCode::PolicyDenied), "{name}: {denied}");
+        let entry = told.iter().find(|(action, ..)| action == known_as).unwrap_or_else(|| panic!("{name}: {told:?}"));
+        assert_eq!(entry.3, Some(Err(ErrorCode::PolicyDenied)), "{name}");
+    }
+    let left = free.run("cat denied/file; ls denied").await.unwrap();
+    assert_eq!(left.text(), "content\ndir\nfile\n", "nothing of it happened");
+    free.destroy().await.unwrap();
+}
+
+/// Input and signals once went to a running command without a word in the audit.
+#[tokio::test]
+async fn input_and_signals_to_a_running_command_are_told() {
+    let home = tempfile::tempdir().unwrap();
+    let (free, sandbox, recorder) = sandboxes(&home).await;
+    let mut exec = sandbox.spawn(Command::shell("cat; sleep 60").stdin()).await.unwrap();
+    let mut control = exec.control();
+    assert!(control.write("hello").await.unwrap());
+    control.close_input().await.unwrap();
+    assert!(matches!(exec.next().await.unwrap(), Some(Event::Output(..))));
+    control.signal(15).await.unwrap();
+    exec.wait().await.unwrap();
+    drop(exec);
+    let id = recorder.told.lock().unwrap()[1].1.clone();
+    let effect = |bytes, exit| Some(Ok(Effect { bytes, exit }));
+    assert_eq!(
+        recorder.take(),
+        [
+            ("exec".to_owned(), "cat; sleep 60".to_owned(), None, effect(Some(5), Some(143))),
+            ("exec.input".to_owned(), id.clone(), Some(5), effect(None, None)),
+            ("exec.input".to_owned(), id.clone(), None, effect(None, None)),
+            ("exec.signal".to_owned(), format!("{id} 15"), None, effect(None, None)),
+        ]
+    );
+    // Attached again, and no longer followed before anything came.
+    let started = free.start("sleep 60").await.unwrap();
+    drop(sandbox.attach(&started.id, 0).await.unwrap());
+    assert_eq!(sandbox.signal_to(&started.id, 9, Target::Main).await.unwrap(), 1);
+    let told = recorder.take();
+    assert_eq!(told[0], ("exec.attach".to_owned(), started.id.to_string(), None, effect(Some(0), None)));
+    assert_eq!(told[1].0, "exec.signal");
+    free.destroy().await.unwrap();
+}
+
+#[tokio::test]
+async fn each_file_of_many_is_told_and_decided_on() {
+    let home = tempfile::tempdir().unwrap();
+    let (free, sandbox, recorder) = sandboxes(&home).await;
+    let written = sandbox.write_all(vec![(Write::new("denied/a"), "a".into()), (Write::new("b"), "b".into())]).await;
+    assert!(written[0].is_err() && written[1].is_ok());
+    let fetched = sandbox.download_all(vec![Download::new("b"), Download::new("denied/a")]).await;
+    assert!(fetched[0].is_ok() && fetched[1].is_err());
+    let actions: Vec<_> =
+        recorder.take().into_iter().map(|(action, subject, ..)| format!("{action} {subject}")).collect();
+    assert_eq!(actions, ["write denied/a", "write b", "download b", "download denied/a"]);
+
+    let source = home.path().join("tree");
+    std::fs::create_dir_all(source.join("denied")).unwrap();
+    for (file, length) in [("small", 1), ("large", 3 << 20), ("denied/c", 1)] {
+        std::fs::write(source.join(file), vec![b'x'; length]).unwrap();
+    }
+    let nobody = |_| {};
+    let meter = Meter::new(&nobody);
+    let sent = sandbox.upload_tree(&source, "/workspace", &meter).await.unwrap();
+    assert_eq!((sent.files, sent.failed.len()), (2, 1), "{sent:?}");
+    let mut told = recorder.take();
+    told.sort_by(|one, other| one.1.cmp(&other.1));
+    let told: Vec<_> = told.into_iter().map(|(action, subject, length, _)| (action, subject, length)).collect();
+    let entry = |action: &str, subject: &str, length| (action.to_owned(), subject.to_owned(), length);
+    assert_eq!(
+        told,
+        [
+            entry("upload_tree", "/workspace", None),
+            entry("mkdir", "/workspace", None),
+            entry("upload", "/workspace/denied/c", Some(1)),
+            entry("upload", "/workspace/large", Some(3 << 20)),
+            entry("upload", "/workspace/small", Some(1)),
+        ]
+    );
+    let back = home.path().join("back");
+    assert_eq!(sandbox.download_tree("/workspace", &back, &meter).await.unwrap().files, 3);
+    let mut actions: Vec<_> = recorder.take().into_iter().map(|(action, ..)| action).collect();
+    actions.sort();
+    assert_eq!(actions, ["download", "download", "download", "download_tree", "tree"]);
+    free.destroy().await.unwrap();
+}
+
+/// A caller that gives up leaves an end in the record, and no command that runs on.
+#[tokio::test]
+async fn an_operation_that_is_given_up_ends_as_cancelled() {
+    let home = tempfile::tempdir().unwrap();
+    let (free, sandbox, recorder) = sandboxes(&home).await;
+    let run = sandbox.run("sleep 60");
+    assert!(tokio::time::timeout(std::time::Duration::from_millis(500), run).await.is_err());
+    let told = recorder.take();
+    assert_eq!(told, [("exec".to_owned(), "sleep 60".to_owned(), None, Some(Err(ErrorCode::Cancelled)))]);
+    while !free.commands(true).await.unwrap().is_empty() {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    assert_eq!(recorder.take(), [], "the kill is part of it");
+    free.destroy().await.unwrap();
+}
+
+/// A sandbox that has rules keeps them, whatever is put in front of it.
+#[tokio::test]
+async fn guards_add_up() {
+    let home = tempfile::tempdir().unwrap();
+    let (free, sandbox, inner) = sandboxes(&home).await;
+    let outer = Arc::new(Recorder::default());
+    let both = sandbox.guarded(outer.clone());
+    assert_eq!(both.run("echo denied").await.unwrap_err().code(), Some(ErrorCode::PolicyDenied));
+    both.write("a", "a").await.unwrap();
+    let of = |recorder: &Recorder| -> Vec<_> {
+        recorder.take().into_iter().map(|(action, _, _, end)| (action, end.unwrap().is_ok())).collect()
+    };
+    let expected = [("exec".to_owned(), false), ("write".to_owned(), true)];
+    assert_eq!(of(&outer), expected);
+    assert_eq!(of(&inner), expected);
+    free.destroy().await.unwrap();
+}
