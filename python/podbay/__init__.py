@@ -5,7 +5,7 @@
     ...     print(sandbox.run("echo $((2 + 2))").output, end="")
     4
 
-Every method that talks to a sandbox has an async twin, named with an `a` before: `await sandbox.arun("true")`.
+Every method that talks to a sandbox has an async version, prefixed with `a`: `await sandbox.arun("true")`.
 """
 
 from podbay._native import (
@@ -43,6 +43,8 @@ from podbay._native import (
     StatResult,
     Stats,
     Transferred,
+    TreeEntry,
+    TreeResult,
     UploadResult,
     Welcome,
     WriteResult,
@@ -137,6 +139,8 @@ __all__ = [
     "StatResult",
     "Stats",
     "Transferred",
+    "TreeEntry",
+    "TreeResult",
     "Unreachable",
     "UploadResult",
     "VersionMismatch",

@@ -9,9 +9,9 @@ from typing_extensions import disjoint_base
 from podbay.config import LocalConfig, RawConfig
 from podbay.errors import PodbayError
 
-# A path in a sandbox. Bytes that aren't UTF-8 are escaped as os.fsdecode does it.
+# A path in a sandbox. Bytes that aren't UTF-8 are escaped as by os.fsdecode.
 _Path: TypeAlias = str | bytes | PathLike[str] | PathLike[bytes]
-# A line for the shell, or a program and its arguments.
+# A shell command line, or a program and its arguments.
 _Command: TypeAlias = str | bytes | Sequence[str | bytes]
 # Seconds, or a text such as "90s" or "2h".
 _Time: TypeAlias = float | str | timedelta
@@ -57,6 +57,8 @@ __all__ = [
     "StatResult",
     "Stats",
     "Transferred",
+    "TreeEntry",
+    "TreeResult",
     "UploadResult",
     "Welcome",
     "WriteResult",
@@ -400,6 +402,36 @@ class GrepResult:
     @property
     def partial(self) -> Partial | None: ...
     def __iter__(self) -> Iterator[GrepMatch]: ...
+    def __len__(self) -> int: ...
+
+@final
+class TreeEntry:
+    @property
+    def path(self) -> str: ...
+    @property
+    def relative(self) -> str: ...
+    @property
+    def kind(self) -> _Kind: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def modified(self) -> float: ...
+    @property
+    def modified_ns(self) -> int: ...
+    @property
+    def mode(self) -> int: ...
+    @property
+    def target(self) -> str | None: ...
+
+@final
+class TreeResult:
+    @property
+    def path(self) -> str: ...
+    @property
+    def entries(self) -> list[TreeEntry]: ...
+    @property
+    def partial(self) -> Partial | None: ...
+    def __iter__(self) -> Iterator[TreeEntry]: ...
     def __len__(self) -> int: ...
 
 @final
@@ -806,6 +838,24 @@ class Sandbox:
         budget: float | timedelta | None = None,
         max_line_bytes: int = 100000,
     ) -> Coroutine[Any, Any, GrepResult]: ...
+    def tree(
+        self,
+        path: _Path | None = None,
+        *,
+        max_depth: int | None = None,
+        limit: int = 100000,
+        after: _Path | None = None,
+        budget: float | timedelta | None = None,
+    ) -> TreeResult: ...
+    def atree(
+        self,
+        path: _Path | None = None,
+        *,
+        max_depth: int | None = None,
+        limit: int = 100000,
+        after: _Path | None = None,
+        budget: float | timedelta | None = None,
+    ) -> Coroutine[Any, Any, TreeResult]: ...
     def delete(self, path: _Path, *, recursive: bool = True, missing_ok: bool = False) -> DeleteResult: ...
     def adelete(
         self,

@@ -1,8 +1,8 @@
-//! Coroutines whose work is done by Rust.
+//! Python coroutines that are driven by Rust.
 //!
-//! Nothing happens before one is awaited, as with any coroutine. Then the work is a task of the runtime, and the coroutine
-//! waits for a future of the loop that awaits it: whichever loop that is, on whichever thread. When the coroutine is cancelled,
-//! closed or forgotten, the task is aborted, and with it the operation in the sandbox.
+//! Like any coroutine, one does nothing until it is awaited. Its work then runs as a task on the Tokio runtime, and the
+//! coroutine waits on a future of whichever event loop awaits it, on any thread. When the coroutine is cancelled, closed or
+//! dropped, the task is aborted, and with it the operation in the sandbox.
 
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
@@ -16,33 +16,34 @@ use pyo3::types::PyType;
 use tokio::task::AbortHandle;
 
 use crate::failure::Failure;
-use crate::port::{Port, Settle};
+use crate::loop_wakeup::{Completion, LoopWakeup};
 use crate::runtime::runtime;
 
-type Work = Pin<Box<dyn Future<Output = Settle> + Send>>;
+type Work = Pin<Box<dyn Future<Output = Completion> + Send>>;
 
 enum State {
-    /// Nobody has awaited it yet.
+    /// Not awaited yet.
     New(Work),
-    /// It waits for a future of a loop.
-    Waiting { future: Py<PyAny>, port: Py<Port>, ticket: u64, task: AbortHandle },
-    /// It has ended, one way or another.
-    Over,
+    /// Waiting on a future of an event loop.
+    Waiting { future: Py<PyAny>, wakeup: Py<LoopWakeup>, ticket: u64, task: AbortHandle },
+    /// Completed, cancelled or closed.
+    Done,
 }
 
 impl State {
-    /// Ends the work. In a fork it is the parent's, and touching it could wait for a thread that isn't there.
-    fn abandon(self) {
-        if let Self::Waiting { port, ticket, task, .. } = self
+    /// Aborts the task, except in a forked child: there the task is the parent's, and touching it could wait for a thread that
+    /// doesn't exist in this process.
+    fn abort(self) {
+        if let Self::Waiting { wakeup, ticket, task, .. } = self
             && runtime().is_ok()
         {
             task.abort();
-            port.get().forget(ticket);
+            wakeup.get().forget(ticket);
         }
     }
 }
 
-/// An operation that can be awaited.
+/// An awaitable operation.
 #[pyclass(frozen, module = "podbay._native", name = "_Coroutine")]
 pub struct Coroutine {
     name: &'static str,
@@ -50,50 +51,50 @@ pub struct Coroutine {
 }
 
 impl Coroutine {
-    /// An operation, under the name of the method that made it.
+    /// Wraps an operation under the name of the method that returned it.
     pub fn new<T>(name: &'static str, work: impl Future<Output = Result<T, Failure>> + Send + 'static) -> Self
     where
         T: for<'py> IntoPyObject<'py> + Send + 'static,
     {
-        Self::settling(name, work, |py, value| value.into_py_any(py))
+        Self::converting(name, work, |py, value| value.into_py_any(py))
     }
 
-    /// Like [`new`](Self::new), where it takes more to make a Python object of the result.
-    pub fn settling<T: Send + 'static>(
+    /// Like [`new`](Self::new), with a function that converts the result on the event loop's thread.
+    pub fn converting<T: Send + 'static>(
         name: &'static str,
         work: impl Future<Output = Result<T, Failure>> + Send + 'static,
-        settle: impl for<'py> FnOnce(Python<'py>, T) -> PyResult<Py<PyAny>> + Send + 'static,
+        convert: impl for<'py> FnOnce(Python<'py>, T) -> PyResult<Py<PyAny>> + Send + 'static,
     ) -> Self {
         let work = async move {
             let result = work.await;
-            Box::new(move |py: Python<'_>| settle(py, result.map_err(PyErr::from)?)) as Settle
+            Box::new(move |py: Python<'_>| convert(py, result.map_err(PyErr::from)?)) as Completion
         };
         Self { name, state: Mutex::new(State::New(Box::pin(work))) }
     }
 
     fn take(&self) -> State {
-        std::mem::replace(&mut *self.state.lock().unwrap_or_else(PoisonError::into_inner), State::Over)
+        std::mem::replace(&mut *self.state.lock().unwrap_or_else(PoisonError::into_inner), State::Done)
     }
 
     fn put(&self, state: State) {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
     }
 
-    /// Ends the work, wherever it is.
+    /// Aborts the work, if it has begun and hasn't completed.
     fn cancel(&self) {
-        self.take().abandon();
+        self.take().abort();
     }
 
-    /// Gives the work to the runtime, and the future to the loop.
+    /// Spawns the work on the runtime and returns the future for the loop to wait on.
     fn begin(&self, py: Python<'_>, work: Work) -> PyResult<Py<PyAny>> {
         let runtime = runtime()?;
         let event_loop = running_loop(py)?;
-        let port = Port::of(&event_loop)?;
+        let wakeup = LoopWakeup::of(&event_loop)?;
         let future = event_loop.call_method0(intern!(py, "create_future"))?;
-        let (ticket, inbox) = port.get().expect(future.clone().unbind());
-        let task = runtime.spawn(async move { inbox.put(ticket, work.await) }).abort_handle();
+        let (ticket, queue) = wakeup.get().register(future.clone().unbind());
+        let task = runtime.spawn(async move { queue.push(ticket, work.await) }).abort_handle();
         future.setattr(intern!(py, "_asyncio_future_blocking"), true)?;
-        self.put(State::Waiting { future: future.clone().unbind(), port: port.unbind(), ticket, task });
+        self.put(State::Waiting { future: future.clone().unbind(), wakeup: wakeup.unbind(), ticket, task });
         Ok(future.unbind())
     }
 }
@@ -118,19 +119,19 @@ impl Coroutine {
     fn __next__(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         match self.take() {
             State::New(work) => self.begin(py, work),
-            State::Waiting { future, port, ticket, task } => {
+            State::Waiting { future, wakeup, ticket, task } => {
                 let done: bool = future.bind(py).call_method0(intern!(py, "done"))?.extract()?;
                 if !done {
-                    // Someone steps it before its future is done: it waits on.
+                    // Stepped before its future is done: keep waiting.
                     future.bind(py).setattr(intern!(py, "_asyncio_future_blocking"), true)?;
                     let again = future.clone_ref(py);
-                    self.put(State::Waiting { future, port, ticket, task });
+                    self.put(State::Waiting { future, wakeup, ticket, task });
                     return Ok(again);
                 }
                 let result = future.bind(py).call_method0(intern!(py, "result"))?;
                 Err(PyStopIteration::new_err((result.unbind(),)))
             }
-            State::Over => Err(PyRuntimeError::new_err("cannot reuse already awaited coroutine")),
+            State::Done => Err(PyRuntimeError::new_err("cannot reuse already awaited coroutine")),
         }
     }
 
@@ -177,10 +178,10 @@ impl Coroutine {
 
 impl Drop for Coroutine {
     fn drop(&mut self) {
-        let state = std::mem::replace(self.state.get_mut().unwrap_or_else(PoisonError::into_inner), State::Over);
+        let state = std::mem::replace(self.state.get_mut().unwrap_or_else(PoisonError::into_inner), State::Done);
         match state {
-            State::Waiting { .. } => state.abandon(),
-            // As Python says it of its own coroutines: a forgotten `await` is a frequent mistake.
+            State::Waiting { .. } => state.abort(),
+            // Python warns about its own coroutines in the same words; a forgotten `await` is a common mistake.
             State::New(_) => {
                 Python::try_attach(|py| {
                     let message = format!("coroutine '{}' was never awaited\0", self.name);
@@ -190,7 +191,7 @@ impl Drop for Coroutine {
                     }
                 });
             }
-            State::Over => {}
+            State::Done => {}
         }
     }
 }

@@ -1,49 +1,48 @@
-//! Commands that run: their events as iterators, their input, their end.
+//! Running commands: iterating over their events, writing to their input, ending them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as Plain, PoisonError};
 
-use podbay::{Command, Control, Event, Exec as Followed, ExecId, Info};
+use podbay::{Command, Control, Event, ExecId, Info, Sandbox};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyStopAsyncIteration, PyStopIteration};
 use pyo3::prelude::*;
 use tokio::sync::Mutex;
 
+use crate::conversions::{Content, Nothing};
 use crate::coroutine::Coroutine;
 use crate::failure::Failure;
 use crate::results::exec::{CommandInfo, event};
-use crate::runtime::block;
-use crate::sandbox::Open;
-use crate::text::{Content, Nothing};
+use crate::runtime::block_on;
 
-/// A command that runs.
+/// A running command, shared by its Python object and its coroutines.
 pub struct Running {
-    exec: Mutex<Followed>,
+    exec: Mutex<podbay::Exec>,
     control: Mutex<Control>,
     id: ExecId,
     offset: AtomicU64,
     ended: Plain<Option<Info>>,
-    /// A leashed sandbox lives as long as someone follows one of its commands.
-    open: Arc<Open>,
+    /// Keeps a leashed sandbox alive while somebody follows one of its commands.
+    sandbox: Sandbox,
 }
 
 impl Running {
     /// Starts a command.
-    pub async fn spawn(open: Arc<Open>, command: Command) -> Result<Arc<Self>, Failure> {
-        let exec = open.guarded.spawn(command).await?;
-        Ok(Self::new(open, exec, 0))
+    pub async fn spawn(sandbox: Sandbox, command: Command) -> Result<Arc<Self>, Failure> {
+        let exec = sandbox.spawn(command).await?;
+        Ok(Self::new(sandbox, exec, 0))
     }
 
-    /// Follows one that was started before.
-    pub async fn attach(open: Arc<Open>, id: ExecId, offset: u64) -> Result<Arc<Self>, Failure> {
-        let exec = open.guarded.attach(&id, offset).await?;
-        Ok(Self::new(open, exec, offset))
+    /// Follows a command that was started earlier.
+    pub async fn attach(sandbox: Sandbox, id: ExecId, offset: u64) -> Result<Arc<Self>, Failure> {
+        let exec = sandbox.attach(&id, offset).await?;
+        Ok(Self::new(sandbox, exec, offset))
     }
 
-    fn new(open: Arc<Open>, exec: Followed, offset: u64) -> Arc<Self> {
+    fn new(sandbox: Sandbox, exec: podbay::Exec, offset: u64) -> Arc<Self> {
         let (id, control) = (exec.id().clone(), exec.control());
         let (exec, control) = (Mutex::new(exec), Mutex::new(control));
-        Arc::new(Self { exec, control, id, offset: offset.into(), ended: Plain::new(None), open })
+        Arc::new(Self { exec, control, id, offset: offset.into(), ended: Plain::new(None), sandbox })
     }
 
     fn ended(&self) -> Option<Info> {
@@ -71,8 +70,8 @@ impl Running {
                 return Ok(info.into());
             }
             if self.next().await?.is_none() && self.ended().is_none() {
-                // It failed before; what became of it is asked for.
-                return Ok(self.open.guarded.status(&self.id).await?.into());
+                // The stream failed earlier, so ask the sandbox how the command ended.
+                return Ok(self.sandbox.status(&self.id).await?.into());
             }
         }
     }
@@ -86,18 +85,18 @@ impl Running {
     }
 
     async fn signal(&self, signal: i32) -> Result<u32, Failure> {
-        Ok(self.open.guarded.signal_to(&self.id, signal, podbay::Target::All).await?)
+        Ok(self.sandbox.signal_to(&self.id, signal, podbay::Target::All).await?)
     }
 
     async fn kill(&self) -> Result<u32, Failure> {
-        Ok(self.open.guarded.kill(&self.id).await?)
+        Ok(self.sandbox.kill(&self.id).await?)
     }
 
-    /// At the end of a `with` block nothing is left running.
+    /// Kills the command at the end of a `with` block, if it is still running.
     async fn leave(&self) -> Result<(), Failure> {
         if self.ended().is_none() {
             self.kill().await?;
-            // When the block is left, its end is on record.
+            // Wait, so that the command's end is in the audit log when the block ends.
             self.wait().await?;
         }
         Ok(())
@@ -109,17 +108,17 @@ impl Running {
     }
 }
 
-/// A command that runs: an iterator over what it does, which ends with an `EndEvent`.
+/// A running command: an iterator over its events, the last of which is an `EndEvent`.
 ///
-/// As a context manager it kills what still runs at the end of the block. Without one, a command that isn't followed any more
-/// runs on; `Sandbox.attach` finds it.
+/// As a context manager, it kills the command at the end of the block. Otherwise a command that nobody follows keeps running;
+/// `Sandbox.attach` follows it again.
 #[pyclass(frozen, module = "podbay")]
 pub struct Exec {
     running: Arc<Running>,
 }
 
 impl Exec {
-    /// For calls that wait.
+    /// Wraps a running command for blocking calls.
     pub fn new(running: Arc<Running>) -> Self {
         Self { running }
     }
@@ -133,7 +132,7 @@ impl Exec {
         self.running.id.as_str()
     }
 
-    /// How many bytes of its output have been seen.
+    /// How many bytes of its output have been read.
     #[getter]
     fn offset(&self) -> u64 {
         self.running.offset.load(Ordering::Relaxed)
@@ -145,35 +144,35 @@ impl Exec {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let running = &self.running;
-        match block(py, async { running.next().await })? {
+        match block_on(py, async { running.next().await })? {
             Some(next) => event(py, next),
             None => Err(PyStopIteration::new_err(())),
         }
     }
 
-    /// Writes to the command's standard input, which must have been kept open. False when it no longer reads.
+    /// Writes to the command's standard input, which must have been kept open. Returns False if the command closed it.
     fn write(&self, py: Python<'_>, data: Content) -> PyResult<bool> {
-        block(py, self.running.write(data))
+        block_on(py, self.running.write(data))
     }
 
     /// Closes the command's standard input.
     fn close_input(&self, py: Python<'_>) -> PyResult<()> {
-        block(py, self.running.close_input())
+        block_on(py, self.running.close_input())
     }
 
-    /// Sends a signal to everything that the command started; to how many processes.
+    /// Sends a signal to all processes of the command. Returns how many got it.
     fn signal(&self, py: Python<'_>, signal: i32) -> PyResult<u32> {
-        block(py, self.running.signal(signal))
+        block_on(py, self.running.signal(signal))
     }
 
-    /// Kills everything that the command started; how many processes there were.
+    /// Kills all processes of the command. Returns how many there were.
     fn kill(&self, py: Python<'_>) -> PyResult<u32> {
-        block(py, self.running.kill())
+        block_on(py, self.running.kill())
     }
 
-    /// Waits for the end, taking no notice of the output.
+    /// Waits for the command to end, and discards its output.
     fn wait(&self, py: Python<'_>) -> PyResult<CommandInfo> {
-        block(py, self.running.wait())
+        block_on(py, self.running.wait())
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -189,7 +188,7 @@ impl Exec {
         traceback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let _ = (kind, value, traceback);
-        block(py, self.running.leave())
+        block_on(py, self.running.leave())
     }
 
     fn __repr__(&self) -> String {
@@ -197,17 +196,17 @@ impl Exec {
     }
 }
 
-/// A command that runs: an asynchronous iterator over what it does, which ends with an `EndEvent`.
+/// A running command: an asynchronous iterator over its events, the last of which is an `EndEvent`.
 ///
-/// As an asynchronous context manager it kills what still runs at the end of the block. Without one, a command that isn't
-/// followed any more runs on; `Sandbox.aattach` finds it.
+/// As an asynchronous context manager, it kills the command at the end of the block. Otherwise a command that nobody follows
+/// keeps running; `Sandbox.aattach` follows it again.
 #[pyclass(frozen, module = "podbay")]
 pub struct AsyncExec {
     running: Arc<Running>,
 }
 
 impl AsyncExec {
-    /// For coroutines.
+    /// Wraps a running command for coroutines.
     pub fn new(running: Arc<Running>) -> Self {
         Self { running }
     }
@@ -221,7 +220,7 @@ impl AsyncExec {
         self.running.id.as_str()
     }
 
-    /// How many bytes of its output have been seen.
+    /// How many bytes of its output have been read.
     #[getter]
     fn offset(&self) -> u64 {
         self.running.offset.load(Ordering::Relaxed)
@@ -233,13 +232,13 @@ impl AsyncExec {
 
     fn __anext__(&self) -> Coroutine {
         let running = self.running.clone();
-        Coroutine::settling("__anext__", async move { running.next().await }, |py, next| match next {
+        Coroutine::converting("__anext__", async move { running.next().await }, |py, next| match next {
             Some(next) => event(py, next),
             None => Err(PyStopAsyncIteration::new_err(())),
         })
     }
 
-    /// Writes to the command's standard input, which must have been kept open. False when it no longer reads.
+    /// Writes to the command's standard input, which must have been kept open. Returns False if the command closed it.
     fn write(&self, data: Content) -> Coroutine {
         let running = self.running.clone();
         Coroutine::new("write", async move { running.write(data).await })
@@ -251,26 +250,26 @@ impl AsyncExec {
         Coroutine::new("close_input", async move { running.close_input().await.map(|()| Nothing) })
     }
 
-    /// Sends a signal to everything that the command started; to how many processes.
+    /// Sends a signal to all processes of the command. Returns how many got it.
     fn signal(&self, signal: i32) -> Coroutine {
         let running = self.running.clone();
         Coroutine::new("signal", async move { running.signal(signal).await })
     }
 
-    /// Kills everything that the command started; how many processes there were.
+    /// Kills all processes of the command. Returns how many there were.
     fn kill(&self) -> Coroutine {
         let running = self.running.clone();
         Coroutine::new("kill", async move { running.kill().await })
     }
 
-    /// Waits for the end, taking no notice of the output.
+    /// Waits for the command to end, and discards its output.
     fn wait(&self) -> Coroutine {
         let running = self.running.clone();
         Coroutine::new("wait", async move { running.wait().await })
     }
 
     fn __aenter__(slf: Py<Self>) -> Coroutine {
-        Coroutine::settling("__aenter__", async { Ok(slf) }, |py, slf| slf.into_py_any(py))
+        Coroutine::converting("__aenter__", async { Ok(slf) }, |py, slf| slf.into_py_any(py))
     }
 
     #[pyo3(signature = (kind, value, traceback, /))]

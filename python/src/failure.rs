@@ -1,31 +1,31 @@
-//! From failures to exceptions, which are classes of `podbay.errors`.
+//! Turns failures into exceptions of `podbay.errors`.
 
 use podbay::config::ConfigError;
-use podbay::{Error, ErrorName};
-use pyo3::exceptions::PyValueError;
+use podbay::{Error, ErrorName, OperationError};
+use pyo3::exceptions::{PyBaseException, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyModule;
 
-use crate::text::PathText;
+use crate::conversions::SandboxPath;
 
 /// Why a call failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// The sandbox, or its provider, said so.
+    /// An operation on a sandbox, or a provider, failed.
     Podbay(Error),
-    /// A setting makes no sense.
+    /// A setting is invalid.
     Config(ConfigError),
-    /// An argument makes no sense.
+    /// An argument is invalid.
     Argument(String),
-    /// This process is a fork.
+    /// This process was forked from one that uses Podbay.
     Forked {
-        /// The process in which the threads are.
+        /// The process that has the threads.
         parent: u32,
     },
-    /// There are no threads to work with.
+    /// The runtime can't be started, or a task of it failed.
     Runtime(String),
-    /// Something in Python raised.
+    /// Python code raised an exception.
     Python(PyErr),
 }
 
@@ -57,8 +57,9 @@ impl From<Failure> for PyErr {
                 py,
                 "ForkError",
                 format!(
-                    "this process was forked from {parent}, which had used Podbay already: its threads and connections \
-                     stayed there. Start processes with the method 'spawn' or 'forkserver', or use Podbay only after the fork"
+                    "this process was forked from process {parent} after that had used Podbay, and its threads and \
+                     connections stayed there: start processes with the method 'spawn' or 'forkserver', or use Podbay only \
+                     after the fork"
                 ),
             ),
             Failure::Runtime(message) => raise(py, "PodbayError", message),
@@ -67,15 +68,37 @@ impl From<Failure> for PyErr {
     }
 }
 
-/// The exception of a failure in Rust, under the name that the table of errors has for it.
-pub fn exception(py: Python<'_>, error: &Error) -> PyErr {
-    let (name, message) = (ErrorName::of(error), error.to_string());
-    let Error::Operation(failed) = error else { return raise(py, name.exception, message) };
-    let path = failed.path.clone().map(PathText);
-    let arguments = (message, name.code, path, failed.count, failed.errno);
+/// The exception for a failure; the core's table of errors has its name.
+fn exception(py: Python<'_>, error: &Error) -> PyErr {
+    let name = ErrorName::of(error);
+    let Error::Operation(failed) = error else { return raise(py, name.exception, error.to_string()) };
+    let path = failed.path.as_ref().map(SandboxPath::from);
+    let arguments = (failed.message.as_str(), name.code, path, failed.count, failed.errno);
     match classes(py).and_then(|module| module.getattr(name.exception)?.call1(arguments)) {
         Ok(value) => PyErr::from_value(value),
         Err(error) => error,
+    }
+}
+
+/// A failure inside a result: the exception object, which isn't raised.
+pub enum Exception<'a> {
+    /// Any failure.
+    Any(&'a Error),
+    /// A failure that the sandbox reported.
+    Operation(&'a OperationError),
+}
+
+impl<'py> IntoPyObject<'py> for Exception<'_> {
+    type Target = PyBaseException;
+    type Output = Bound<'py, PyBaseException>;
+    type Error = PyErr;
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
+        let exception = match self {
+            Self::Any(error) => exception(py, error),
+            Self::Operation(error) => exception(py, &error.clone().into()),
+        };
+        Ok(exception.into_value(py).into_bound(py))
     }
 }
 
@@ -86,7 +109,7 @@ fn raise(py: Python<'_>, class: &str, message: String) -> PyErr {
     }
 }
 
-/// The module of the exceptions. It is Python, because there a class can have two bases.
+/// The module of the exceptions, which is written in Python because a class there can have two bases.
 fn classes(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     MODULE.get_or_try_init(py, || py.import("podbay.errors").map(Bound::unbind)).map(|module| module.bind(py))

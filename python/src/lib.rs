@@ -1,25 +1,25 @@
-//! The native module of the Python package `podbay`: the Rust core with Python's types, names and manners.
+//! The native module of the Python package `podbay`: converts arguments, results and errors between Python and the core.
 //!
-//! Every operation exists twice, as a call that waits with the GIL released and as a coroutine (`twins`). Both run on one
-//! runtime (`runtime`); results come back to event loops through `port`.
+//! Every operation exists twice, as a call that blocks with the GIL released and as a coroutine (`sync_async`). Both run on
+//! one Tokio runtime (`runtime`); results reach event loops through `loop_wakeup`.
 
+mod arguments;
 mod audit;
+mod conversions;
 mod coroutine;
 mod exec;
 mod failure;
+mod loop_wakeup;
 mod manager;
-mod place;
-mod port;
 mod progress;
 mod provider;
 mod results;
 mod runtime;
 mod sandbox;
 mod settings;
-mod text;
-mod twins;
+mod sync_async;
 
-/// The module. What it has is described in `_native.pyi`.
+/// The module; `_native.pyi` has its types.
 #[pyo3::pymodule]
 mod _native {
     use pyo3::prelude::*;
@@ -38,9 +38,11 @@ mod _native {
         WriteResult,
     };
     #[pymodule_export]
-    use crate::results::providers::{Cleaned, Listed, Page, PoolStatus, Stats, Welcome};
+    use crate::results::providers::{Cleaned, Listed, Page, PoolStatus, Stats};
     #[pymodule_export]
-    use crate::results::search::{GlobMatch, GlobResult, GrepMatch, GrepResult};
+    use crate::results::search::{GlobMatch, GlobResult, GrepMatch, GrepResult, TreeEntry, TreeResult};
+    #[pymodule_export]
+    use crate::results::session::{Protections, Wall, Welcome};
     #[pymodule_export]
     use crate::results::transfers::{DownloadResult, Progress, Transferred, UploadResult};
     #[pymodule_export]
@@ -51,6 +53,11 @@ mod _native {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-        module.add("SETTINGS", crate::settings::table())
+        module.add("SETTINGS", crate::settings::table())?;
+        // Tests compare the package with the core's tables.
+        let operations: Vec<_> = podbay::OPERATIONS.iter().map(|operation| operation.name).collect();
+        module.add("_OPERATIONS", operations)?;
+        let errors: Vec<_> = podbay::ErrorName::all().map(|name| (name.code, name.exception)).collect();
+        module.add("_ERRORS", errors)
     }
 }

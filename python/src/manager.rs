@@ -1,40 +1,39 @@
-//! From a conversation to its sandbox.
-
-use std::sync::Arc;
+//! `podbay.Manager`: a sandbox for each conversation.
 
 use podbay::Podbay;
 use podbay::provider::Wanted;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::conversions::{Labels, Ttl};
 use crate::failure::Failure;
-use crate::place::{self, Arguments};
+use crate::arguments::{Arguments, rules};
 use crate::provider::{Provider, query};
 use crate::results::providers::Page;
-use crate::sandbox::{Inner, Sandbox};
-use crate::text::{Labels, Lifetime};
-use crate::twins::twins;
+use crate::sandbox::Sandbox;
+use crate::sync_async::sync_and_async;
 
-/// The id of a thread's sandbox, whether there is one or not.
+/// Returns the id of a thread's sandbox, whether or not it exists.
 #[pyfunction]
 pub fn sandbox_id(tenant: &str, thread: &str) -> String {
     podbay::thread::sandbox_id(tenant, thread)
 }
 
-/// What a manager's object and its coroutines share.
-pub struct Desk {
+/// Where a manager's sandboxes come from, and what new ones are like.
+#[derive(Clone)]
+pub struct ThreadSandboxes {
     podbay: Podbay,
     wanted: Wanted,
 }
 
-/// Gives each thread of each tenant its own sandbox. Nothing that it remembers decides anything, so any number of processes may
-/// serve any thread.
+/// Gives each thread of each tenant its own sandbox. A sandbox's id is derived from tenant and thread and a manager keeps no
+/// state of its own, so any number of processes can serve any thread.
 ///
-/// provider: whose sandboxes; without one, the other arguments are those of `Provider`.
-/// labels, ttl, idle_ttl: for sandboxes that have to be made.
+/// provider: the provider to use; without one, the other arguments are those of `Provider`.
+/// labels, ttl, idle_ttl: for new sandboxes.
 #[pyclass(frozen, subclass, module = "podbay")]
 pub struct Manager {
-    inner: Arc<Desk>,
+    inner: ThreadSandboxes,
 }
 
 #[pymethods]
@@ -48,8 +47,8 @@ impl Manager {
     fn new<'py>(
         provider: Option<&Bound<'py, Provider>>,
         labels: Option<Labels>,
-        ttl: Option<Lifetime>,
-        idle_ttl: Option<Lifetime>,
+        ttl: Option<Ttl>,
+        idle_ttl: Option<Ttl>,
         mode: Option<String>,
         allow_prefixes: Option<Bound<'py, PyAny>>,
         deny_prefixes: Option<Bound<'py, PyAny>>,
@@ -61,23 +60,20 @@ impl Manager {
         config: Option<Bound<'py, PyAny>>,
         settings: Option<Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
-        let named = place::rules(allow_prefixes, deny_prefixes, deny_commands, virtual_mode, root_dir);
+        let named = rules(allow_prefixes, deny_prefixes, deny_commands, virtual_mode, root_dir);
+        let arguments = Arguments { mode, config, audit_log, strict_audit, named, settings };
         let podbay = match provider {
-            None => place::podbay(Arguments { mode, config, audit_log, strict_audit, named, settings })?,
-            Some(provider) => {
-                let more = settings.is_some_and(|settings| !settings.is_empty());
-                let given = named.iter().any(|(_, value)| value.is_some());
-                if more || given || mode.is_some() || config.is_some() || audit_log.is_some() || strict_audit.is_some()
-                {
-                    let message = "a provider has settings already: pass them there, or leave the provider out";
-                    return Err(Failure::Argument(message.to_owned()).into());
-                }
-                provider.get().inner.clone()
+            None => arguments.podbay()?,
+            Some(provider) if arguments.is_empty() => provider.get().inner.clone(),
+            Some(_) => {
+                let message =
+                    "the provider already has its settings: pass them to the provider, or leave the provider out";
+                return Err(Failure::Argument(message.to_owned()).into());
             }
         };
         let labels = labels.map(|labels| labels.0).unwrap_or_default();
-        let wanted = Wanted { labels, ttl: Lifetime::of(ttl), idle_ttl: Lifetime::of(idle_ttl), ..Wanted::default() };
-        Ok(Self { inner: Arc::new(Desk { podbay, wanted }) })
+        let wanted = Wanted { labels, ttl: Ttl::of(ttl), idle_ttl: Ttl::of(idle_ttl), ..Wanted::default() };
+        Ok(Self { inner: ThreadSandboxes { podbay, wanted } })
     }
 
     /// The provider.
@@ -86,7 +82,7 @@ impl Manager {
         Provider { inner: self.inner.podbay.clone() }
     }
 
-    /// The id of a thread's sandbox, whether there is one or not.
+    /// Returns the id of a thread's sandbox, whether or not it exists.
     #[staticmethod]
     fn id(tenant: &str, thread: &str) -> String {
         podbay::thread::sandbox_id(tenant, thread)
@@ -97,27 +93,27 @@ impl Manager {
     }
 }
 
-twins! {
+sync_and_async! {
     impl Manager {
-        /// Finds a thread's sandbox, or makes it.
-        fn acquire / aacquire(desk, thread: String, tenant: Option<String>) [thread, tenant=None] -> Sandbox {
+        /// Returns a thread's sandbox, and creates it if it doesn't exist.
+        fn acquire / aacquire(threads, thread: String, tenant: Option<String>) [thread, tenant=None] -> Sandbox {
             let tenant = tenant.as_deref().unwrap_or_default();
-            let sandbox = desk.podbay.thread_with(tenant, &thread, desk.wanted.clone()).await?;
-            Ok(Sandbox { inner: Inner::of(&desk.podbay, sandbox) })
+            let sandbox = threads.podbay.thread_with(tenant, &thread, threads.wanted).await?;
+            Ok(Sandbox::of(&threads.podbay, sandbox))
         }
 
-        /// Deletes a thread's sandbox; whether there was one.
-        fn release / arelease(desk, thread: String, tenant: Option<String>) [thread, tenant=None] -> bool {
+        /// Deletes a thread's sandbox. Returns whether there was one.
+        fn release / arelease(threads, thread: String, tenant: Option<String>) [thread, tenant=None] -> bool {
             let id = podbay::thread::sandbox_id(tenant.as_deref().unwrap_or_default(), &thread);
-            Ok(desk.podbay.delete(&id).await?)
+            Ok(threads.podbay.delete(&id).await?)
         }
 
         /// Lists a tenant's sandboxes.
-        fn list / alist(desk, tenant: Option<String>, limit: Option<usize>, cursor: Option<String>)
+        fn list / alist(threads, tenant: Option<String>, limit: Option<usize>, cursor: Option<String>)
         [tenant=None, *, limit=None, cursor=None] -> Page {
             let labels = Labels(podbay::thread::labels(tenant.as_deref().unwrap_or_default(), None));
             let query = query(Some(labels), None, limit, cursor)?;
-            Ok(desk.podbay.list(&query).await?.into())
+            Ok(threads.podbay.list(&query).await?.into())
         }
     }
 }

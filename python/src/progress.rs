@@ -1,4 +1,4 @@
-//! A Python function that is told how far a transfer is.
+//! Reports a transfer's progress to a Python function.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use crate::failure::Failure;
 use crate::results::transfers;
 
-/// Calls a function, and ends the transfer when it raises.
+/// Calls the progress function, and stops the transfer if it raises.
 pub struct Reporter {
     callback: Option<Py<PyAny>>,
     raised: Mutex<Option<PyErr>>,
@@ -17,25 +17,25 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// A reporter to a function, or to nobody.
+    /// Creates a reporter; without a function it does nothing.
     pub fn new(callback: Option<Py<PyAny>>) -> Self {
         Self { callback, raised: Mutex::new(None), stop: Notify::new() }
     }
 
-    /// Tells how far it is.
-    pub fn tell(&self, progress: Progress) {
+    /// Calls the function.
+    pub fn report(&self, progress: Progress) {
         let Some(callback) = &self.callback else { return };
-        // The thread is one of the runtime's, and Python may keep it waiting: the others take over its work.
-        let told = tokio::task::block_in_place(|| {
+        // This is one of the runtime's threads, and Python may block it: let the other threads take over its tasks.
+        let called = tokio::task::block_in_place(|| {
             Python::try_attach(|py| callback.call1(py, (transfers::Progress::from(progress),)).map(drop))
         });
-        if let Some(Err(error)) = told {
+        if let Some(Err(error)) = called {
             self.raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
             self.stop.notify_one();
         }
     }
 
-    /// Waits for a transfer, or for the function to raise.
+    /// Waits for the transfer to finish or the function to raise.
     pub async fn during<T>(&self, work: impl Future<Output = podbay::Result<T>>) -> Result<T, Failure> {
         let result = tokio::select! {
             biased;

@@ -1,35 +1,33 @@
-//! Providers: they find, make, list and delete sandboxes.
+//! `podbay.Provider`: finds, creates, lists and deletes sandboxes.
 
 use std::time::Duration;
 
 use podbay::Podbay;
 use podbay::provider::{Phase, Query};
-use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::conversions::{Labels, Ttl};
 use crate::coroutine::Coroutine;
 use crate::failure::Failure;
-use crate::place::{self, Arguments};
+use crate::arguments::{Arguments, rules, wanted};
 use crate::results::providers::{Cleaned, Page, PoolStatus, Stats};
-use crate::runtime::block;
-use crate::sandbox::{Inner, Sandbox};
-use crate::text::{Labels, Lifetime};
-use crate::twins::twins;
+use crate::runtime::block_on;
+use crate::sandbox::Sandbox;
+use crate::sync_async::sync_and_async;
 
-/// A sandbox that wasn't used for so long counts as idle, unless someone says otherwise.
+/// How long a sandbox must be unused to count as idle by default.
 const IDLE: Duration = Duration::from_secs(300);
 
-/// Finds, makes, lists and deletes sandboxes. State lives where the sandboxes live, so any number of processes may use the same
-/// ones at once.
+/// Finds, creates, lists and deletes sandboxes. All state lives with the sandboxes, so any number of processes can share them.
 ///
-/// The arguments are those of `Sandbox`; rules and audit hold for every sandbox that comes from here.
+/// The arguments are those of `Sandbox`. Rules and audit apply to every sandbox that this provider returns.
 #[pyclass(frozen, subclass, module = "podbay")]
 pub struct Provider {
     pub(crate) inner: Podbay,
 }
 
-/// Which sandboxes a list shall have.
+/// Builds the query for a list.
 pub fn query(
     labels: Option<Labels>,
     status: Option<String>,
@@ -40,7 +38,7 @@ pub fn query(
     let phase = match status {
         None => None,
         Some(status) => Some(phases.into_iter().find(|phase| phase.as_str() == status).ok_or_else(|| {
-            Failure::Argument(format!("{status:?} isn't a status: pending, warm, running or terminated"))
+            Failure::Argument(format!("unknown status {status:?}: use pending, warm, running or terminated"))
         })?),
     };
     Ok(Query { labels: labels.map(|labels| labels.0).unwrap_or_default(), phase, limit, cursor })
@@ -66,8 +64,8 @@ impl Provider {
         config: Option<Bound<'py, PyAny>>,
         settings: Option<Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
-        let named = place::rules(allow_prefixes, deny_prefixes, deny_commands, virtual_mode, root_dir);
-        Ok(Self { inner: place::podbay(Arguments { mode, config, audit_log, strict_audit, named, settings })? })
+        let named = rules(allow_prefixes, deny_prefixes, deny_commands, virtual_mode, root_dir);
+        Ok(Self { inner: Arguments { mode, config, audit_log, strict_audit, named, settings }.podbay()? })
     }
 
     /// "local" or "raw".
@@ -80,8 +78,8 @@ impl Provider {
         format!("<podbay.Provider {}>", self.inner.mode())
     }
 
-    /// Finds the sandbox of an id or a thread, or makes it; without either makes a new one. Two callers that want the same get the
-    /// same. It stays until it is deleted or its time is over, unless it is leashed to this process.
+    /// Returns the sandbox with an id or of a thread, and creates it if it doesn't exist; without either, creates a new one.
+    /// Concurrent callers get the same sandbox. It lives until it is deleted or expires, unless it is leashed to this process.
     #[pyo3(signature = (id=None, *, thread=None, tenant="", labels=None, ttl=None, idle_ttl=None, leashed=false))]
     #[allow(clippy::too_many_arguments)]
     fn get_or_create(
@@ -91,21 +89,21 @@ impl Provider {
         thread: Option<&str>,
         tenant: &str,
         labels: Option<Labels>,
-        ttl: Option<Lifetime>,
-        idle_ttl: Option<Lifetime>,
+        ttl: Option<Ttl>,
+        idle_ttl: Option<Ttl>,
         leashed: bool,
     ) -> PyResult<Sandbox> {
         let labels = labels.map(|labels| labels.0).unwrap_or_default();
-        let wanted = place::wanted(id, thread, tenant, labels, Lifetime::of(ttl), Lifetime::of(idle_ttl), leashed)?;
-        let place = self.inner.clone();
-        block(py, async move {
-            let sandbox = place.get_or_create(wanted).await?;
-            Ok(Sandbox { inner: Inner::of(&place, sandbox) })
+        let wanted = wanted(id, thread, tenant, labels, Ttl::of(ttl), Ttl::of(idle_ttl), leashed)?;
+        let podbay = self.inner.clone();
+        block_on(py, async move {
+            let sandbox = podbay.get_or_create(wanted).await?;
+            Ok(Sandbox::of(&podbay, sandbox))
         })
     }
 
-    /// Finds the sandbox of an id or a thread, or makes it; without either makes a new one. Two callers that want the same get the
-    /// same. It stays until it is deleted or its time is over, unless it is leashed to this process.
+    /// Returns the sandbox with an id or of a thread, and creates it if it doesn't exist; without either, creates a new one.
+    /// Concurrent callers get the same sandbox. It lives until it is deleted or expires, unless it is leashed to this process.
     #[pyo3(signature = (id=None, *, thread=None, tenant="", labels=None, ttl=None, idle_ttl=None, leashed=false))]
     #[allow(clippy::too_many_arguments)]
     fn aget_or_create(
@@ -114,60 +112,60 @@ impl Provider {
         thread: Option<&str>,
         tenant: &str,
         labels: Option<Labels>,
-        ttl: Option<Lifetime>,
-        idle_ttl: Option<Lifetime>,
+        ttl: Option<Ttl>,
+        idle_ttl: Option<Ttl>,
         leashed: bool,
     ) -> PyResult<Coroutine> {
         let labels = labels.map(|labels| labels.0).unwrap_or_default();
-        let wanted = place::wanted(id, thread, tenant, labels, Lifetime::of(ttl), Lifetime::of(idle_ttl), leashed)?;
-        let place = self.inner.clone();
+        let wanted = wanted(id, thread, tenant, labels, Ttl::of(ttl), Ttl::of(idle_ttl), leashed)?;
+        let podbay = self.inner.clone();
         let work = async move {
-            let sandbox = place.get_or_create(wanted).await?;
-            Ok(Inner::of(&place, sandbox))
+            let sandbox = podbay.get_or_create(wanted).await?;
+            Ok(Sandbox::of(&podbay, sandbox))
         };
-        Ok(Coroutine::settling("aget_or_create", work, |py, inner| Sandbox { inner }.into_py_any(py)))
+        Ok(Coroutine::new("aget_or_create", work))
     }
 }
 
-twins! {
+sync_and_async! {
     impl Provider {
-        /// Finds a sandbox that must exist.
-        fn reconnect / areconnect(place, id: String) [id] -> Sandbox {
-            let sandbox = place.reconnect(&id).await?;
-            Ok(Sandbox { inner: Inner::of(&place, sandbox) })
+        /// Returns an existing sandbox, or raises SandboxNotFound.
+        fn reconnect / areconnect(podbay, id: String) [id] -> Sandbox {
+            let sandbox = podbay.reconnect(&id).await?;
+            Ok(Sandbox::of(&podbay, sandbox))
         }
 
-        /// Lists one page of sandboxes, sorted by id: those with all of the labels and in that status.
+        /// Lists one page of sandboxes, sorted by id, optionally only those with all of the labels and with a status.
         fn list / alist(
-            place, labels: Option<Labels>, status: Option<String>, limit: Option<usize>, cursor: Option<String>,
+            podbay, labels: Option<Labels>, status: Option<String>, limit: Option<usize>, cursor: Option<String>,
         ) [*, labels=None, status=None, limit=None, cursor=None] -> Page {
             let query = query(labels, status, limit, cursor)?;
-            Ok(place.list(&query).await?.into())
+            Ok(podbay.list(&query).await?.into())
         }
 
-        /// Deletes a sandbox and all that belongs to it; whether there was one.
-        fn delete / adelete(place, id: String) [id] -> bool {
-            Ok(place.delete(&id).await?)
+        /// Deletes a sandbox and everything that belongs to it. Returns whether there was one.
+        fn delete / adelete(podbay, id: String) [id] -> bool {
+            Ok(podbay.delete(&id).await?)
         }
 
-        /// Deletes what is over, and what was idle for longer than max_idle.
-        fn cleanup / acleanup(place, max_idle: Option<Lifetime>) [max_idle=None] -> Cleaned {
-            Ok(place.cleanup(Lifetime::of(max_idle)).await?.into())
+        /// Deletes sandboxes that have expired, and those that have been idle for longer than max_idle.
+        fn cleanup / acleanup(podbay, max_idle: Option<Ttl>) [max_idle=None] -> Cleaned {
+            Ok(podbay.cleanup(Ttl::of(max_idle)).await?.into())
         }
 
-        /// Counts sandboxes; one that wasn't used for `idle` counts as idle, five minutes unless given.
-        fn stats / astats(place, idle: Option<Lifetime>) [idle=None] -> Stats {
-            Ok(place.stats(Lifetime::of(idle).unwrap_or(IDLE)).await?.into())
+        /// Counts sandboxes. Those that haven't been used for `idle` (default 5 minutes) count as idle.
+        fn stats / astats(podbay, idle: Option<Ttl>) [idle=None] -> Stats {
+            Ok(podbay.stats(Ttl::of(idle).unwrap_or(IDLE)).await?.into())
         }
 
-        /// How full the pool is: all zero where there is none.
-        fn pool_status / apool_status(place) [] -> PoolStatus {
-            Ok(place.pool_status().await?.into())
+        /// Returns how full the warm pool is; all zeros if there is none.
+        fn pool_status / apool_status(podbay) [] -> PoolStatus {
+            Ok(podbay.pool_status().await?.into())
         }
 
-        /// Fills the pool once, and returns when it is full.
-        fn refill / arefill(place) [] -> PoolStatus {
-            Ok(place.refill().await?.into())
+        /// Fills the warm pool once, and returns when it is full.
+        fn refill / arefill(podbay) [] -> PoolStatus {
+            Ok(podbay.refill().await?.into())
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The one Tokio runtime of the process, and synchronous calls on it.
+//! The process's Tokio runtime, and blocking calls on it.
 
 use std::pin::pin;
 use std::sync::OnceLock;
@@ -9,17 +9,17 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::failure::Failure;
 
-/// How often a waiting call looks for signals: Ctrl-C interrupts it.
+/// How often a blocking call checks for signals, so that Ctrl-C interrupts it.
 const SIGNALS: Duration = Duration::from_millis(50);
 
-/// The work is waiting for sandboxes; Python does the rest under its lock.
+/// Two are enough: they mostly wait for sandboxes, and Python code runs under the GIL anyway.
 const THREADS: usize = 2;
 
 static RUNTIME: OnceLock<(u32, Runtime)> = OnceLock::new();
 
-/// The runtime, which is started when it is first needed.
+/// Returns the runtime, and starts it on first use.
 ///
-/// Its threads don't survive a fork. A child that is used in spite of that would hang for ever, so it is told.
+/// Its threads don't survive a fork. A forked child that used it would hang forever, so it gets an error instead.
 pub fn runtime() -> Result<&'static Runtime, Failure> {
     let (pid, runtime) = match RUNTIME.get() {
         Some(running) => running,
@@ -29,19 +29,19 @@ pub fn runtime() -> Result<&'static Runtime, Failure> {
                 .thread_name("podbay")
                 .enable_all()
                 .build()
-                .map_err(|error| Failure::Runtime(format!("Podbay's threads can't be started: {error}")))?;
-            // Where two threads come at once, one runtime stays and the other ends unused.
+                .map_err(|error| Failure::Runtime(format!("can't start Podbay's threads: {error}")))?;
+            // If two threads race, one runtime is kept and the other is dropped unused.
             RUNTIME.get_or_init(|| (std::process::id(), runtime))
         }
     };
     if *pid == std::process::id() { Ok(runtime) } else { Err(Failure::Forked { parent: *pid }) }
 }
 
-/// Waits for an operation with the GIL released. A signal that raises ends the wait and cancels the operation.
-pub fn block<T: Send>(py: Python<'_>, work: impl Future<Output = Result<T, Failure>> + Send) -> PyResult<T> {
+/// Runs an operation to completion with the GIL released. A signal handler that raises cancels the operation.
+pub fn block_on<T: Send>(py: Python<'_>, work: impl Future<Output = Result<T, Failure>> + Send) -> PyResult<T> {
     let runtime = runtime()?;
     py.detach(|| {
-        // Work that is dropped half-way cancels itself by a task of its own, so it has to end inside the runtime.
+        // Work that is dropped halfway spawns a task to cancel itself, so it has to be dropped inside the runtime.
         let _context = runtime.enter();
         let mut work = pin!(work);
         loop {

@@ -1,15 +1,17 @@
-//! What calls return: values with attributes, and a `repr` that helps.
+//! Result classes: read-only attributes over the core's results, and a helpful `repr`.
 
 pub mod exec;
 pub mod files;
 pub mod providers;
 pub mod search;
+pub mod session;
 pub mod transfers;
 
+use podbay::RawPath;
 use podbay::files::{Kind, Time};
 use pyo3::prelude::*;
 
-/// `Class(field=value, …)` of an object's attributes.
+/// Formats an object as `Class(field=value, …)`.
 pub fn represent(object: &Bound<'_, PyAny>, fields: &[&str]) -> PyResult<String> {
     let class = object.get_type().name()?;
     let mut parts = Vec::with_capacity(fields.len());
@@ -19,35 +21,61 @@ pub fn represent(object: &Bound<'_, PyAny>, fields: &[&str]) -> PyResult<String>
     Ok(format!("{class}({})", parts.join(", ")))
 }
 
-/// Gives classes a `repr` of some of their attributes.
-macro_rules! shown {
-    ($($class:ident: $($field:literal),+;)+) => {
+/// Defines classes that wrap a result of the core: `Class(Inner) as name, repr(attribute, …) { attribute: Type = expression, }`,
+/// where `name` is the wrapped value in the expressions.
+macro_rules! result_class {
+    ($(
+        $(#[doc = $doc:literal])+
+        $class:ident($inner:ty) as $value:ident, repr($($shown:ident),+) {
+            $($(#[doc = $attribute_doc:literal])+ $attribute:ident: $kind:ty = $get:expr,)+
+        }
+    )+) => {
         $(
+            $(#[doc = $doc])+
+            #[pyo3::pyclass(frozen, module = "podbay")]
+            pub struct $class($inner);
+
+            impl From<$inner> for $class {
+                fn from(inner: $inner) -> Self {
+                    Self(inner)
+                }
+            }
+
             #[pyo3::pymethods]
             impl $class {
+                $(
+                    $(#[doc = $attribute_doc])+
+                    #[getter]
+                    fn $attribute(&self) -> $kind {
+                        let $value = &self.0;
+                        $get
+                    }
+                )+
+
                 fn __repr__(slf: &pyo3::Bound<'_, Self>) -> pyo3::PyResult<String> {
-                    crate::results::represent(slf.as_any(), &[$($field),+])
+                    crate::results::represent(slf.as_any(), &[$(stringify!($shown)),+])
                 }
             }
         )+
     };
 }
 
-pub(crate) use shown;
+pub(crate) use result_class;
 
-/// Makes a class a sequence of one of its attributes, as far as `for` and `len` go.
+/// Gives a class `__iter__` and `__len__` over one of its attributes.
 macro_rules! iterable {
-    ($($class:ident.$field:ident;)+) => {
+    ($($class:ident.$attribute:ident: |$value:ident| $len:expr;)+) => {
         $(
             #[pyo3::pymethods]
             impl $class {
                 fn __iter__(slf: &pyo3::Bound<'_, Self>) -> pyo3::PyResult<pyo3::Py<pyo3::PyAny>> {
                     use pyo3::types::PyAnyMethods;
-                    Ok(slf.as_any().getattr(stringify!($field))?.try_iter()?.into_any().unbind())
+                    Ok(slf.as_any().getattr(stringify!($attribute))?.try_iter()?.into_any().unbind())
                 }
 
                 fn __len__(&self) -> usize {
-                    self.$field.len()
+                    let $value = &self.0;
+                    $len
                 }
             }
         )+
@@ -56,7 +84,30 @@ macro_rules! iterable {
 
 pub(crate) use iterable;
 
-/// Seconds since 1970, as `os.stat` has them.
+/// Something found below a directory, with a path relative to it.
+pub struct Below<T> {
+    directory: RawPath,
+    found: T,
+}
+
+impl<T: Clone> Below<T> {
+    /// Pairs each item of a list with the directory.
+    fn all(directory: &RawPath, found: &[T]) -> Vec<Self> {
+        found.iter().map(|found| Self { directory: directory.clone(), found: found.clone() }).collect()
+    }
+
+    /// Joins the directory and a relative path.
+    fn join(&self, relative: &RawPath) -> RawPath {
+        let mut path = self.directory.as_bytes().to_vec();
+        if path.last() != Some(&b'/') {
+            path.push(b'/');
+        }
+        path.extend_from_slice(relative.as_bytes());
+        path.into()
+    }
+}
+
+/// Seconds since 1970, as in `os.stat`.
 pub fn seconds(time: Time) -> f64 {
     time.secs as f64 + f64::from(time.nanos) / 1e9
 }
@@ -66,12 +117,17 @@ pub fn nanoseconds(time: Time) -> i64 {
     time.secs.saturating_mul(1_000_000_000).saturating_add(i64::from(time.nanos))
 }
 
-/// Milliseconds since 1970 as seconds.
+/// Converts milliseconds to seconds.
 pub fn from_milliseconds(milliseconds: u64) -> f64 {
     milliseconds as f64 / 1e3
 }
 
-/// A kind as text.
+/// Converts microseconds to seconds.
+pub fn from_microseconds(microseconds: u64) -> f64 {
+    microseconds as f64 / 1e6
+}
+
+/// The kind of a file as Python sees it.
 pub fn kind(kind: Kind) -> &'static str {
     match kind {
         Kind::File => "file",

@@ -1,152 +1,71 @@
-//! What providers return.
+//! Results of providers.
 
 use std::collections::BTreeMap;
 
 use podbay::provider;
-use pyo3::prelude::*;
 
-use super::{from_milliseconds, iterable, shown};
-use crate::text::PathText;
+use super::{from_milliseconds, iterable, result_class};
 
-/// A sandbox in a list.
-#[pyclass(frozen, get_all, module = "podbay")]
-#[derive(Clone)]
-pub struct Listed {
-    /// Its id.
-    id: String,
-    /// Its labels.
-    labels: BTreeMap<String, String>,
-    /// `pending`, `warm`, `running` or `terminated`.
-    phase: &'static str,
-    /// When it was made: seconds since 1970.
-    created: f64,
-    /// When it was last used, where that is known.
-    active: Option<f64>,
-    /// When it ends at the latest.
-    expires: Option<f64>,
-}
-
-/// One page of a list.
-#[pyclass(frozen, get_all, module = "podbay")]
-pub struct Page {
-    /// The sandboxes, sorted by id.
-    sandboxes: Vec<Listed>,
-    /// Where the next page begins; None on the last.
-    cursor: Option<String>,
-}
-
-impl From<provider::Page> for Page {
-    fn from(page: provider::Page) -> Self {
-        let sandboxes = page.sandboxes.into_iter().map(|listed| Listed {
-            id: listed.id,
-            labels: listed.labels,
-            phase: listed.phase.as_str(),
-            created: from_milliseconds(listed.created_ms),
-            active: listed.active_ms.map(from_milliseconds),
-            expires: listed.expires_ms.map(from_milliseconds),
-        });
-        Self { sandboxes: sandboxes.collect(), cursor: page.cursor }
+result_class! {
+    /// A sandbox in a list.
+    Listed(provider::Listed) as listed, repr(id, phase, labels) {
+        /// Its id.
+        id: &str = &listed.id,
+        /// Its labels.
+        labels: BTreeMap<String, String> = listed.labels.clone(),
+        /// `pending`, `warm`, `running` or `terminated`.
+        phase: &'static str = listed.phase.as_str(),
+        /// When it was created: seconds since 1970.
+        created: f64 = from_milliseconds(listed.created_ms),
+        /// When it was last used, if that is known.
+        active: Option<f64> = listed.active_ms.map(from_milliseconds),
+        /// When it expires at the latest.
+        expires: Option<f64> = listed.expires_ms.map(from_milliseconds),
     }
-}
 
-/// What a clean-up did.
-#[pyclass(frozen, get_all, module = "podbay")]
-pub struct Cleaned {
-    /// The ids of what was removed.
-    deleted: Vec<String>,
-    /// How many stay.
-    kept: usize,
-    /// What couldn't be removed, and why.
-    failed: Vec<(String, String)>,
-}
-
-impl From<provider::Cleaned> for Cleaned {
-    fn from(cleaned: provider::Cleaned) -> Self {
-        Self { deleted: cleaned.deleted, kept: cleaned.kept, failed: cleaned.failed }
+    /// One page of a list.
+    Page(provider::Page) as page, repr(sandboxes, cursor) {
+        /// The sandboxes, sorted by id.
+        sandboxes: Vec<Listed> = page.sandboxes.iter().cloned().map(Listed).collect(),
+        /// Where the next page begins; None on the last page.
+        cursor: Option<&str> = page.cursor.as_deref(),
     }
-}
 
-/// Counts.
-#[pyclass(frozen, get_all, module = "podbay")]
-pub struct Stats {
-    /// All sandboxes.
-    total: usize,
-    /// Those that can be used.
-    running: usize,
-    /// Those that wait in a pool.
-    warm: usize,
-    /// Those that weren't used for a while.
-    idle: usize,
-}
-
-impl From<provider::Stats> for Stats {
-    fn from(stats: provider::Stats) -> Self {
-        Self { total: stats.total, running: stats.running, warm: stats.warm, idle: stats.idle }
+    /// The outcome of a cleanup.
+    Cleaned(provider::Cleaned) as cleaned, repr(deleted, kept, failed) {
+        /// The ids of the deleted sandboxes.
+        deleted: Vec<String> = cleaned.deleted.clone(),
+        /// How many sandboxes were kept.
+        kept: usize = cleaned.kept,
+        /// Which sandboxes couldn't be deleted, and why.
+        failed: Vec<(String, String)> = cleaned.failed.clone(),
     }
-}
 
-/// How full a pool of sandboxes that wait is.
-#[pyclass(frozen, get_all, module = "podbay")]
-pub struct PoolStatus {
-    /// Those that can be had at once.
-    available: usize,
-    /// Those that came from the pool and are in use.
-    active: usize,
-    /// All of the pool: available, in use, and still being made.
-    total: usize,
-    /// How many shall be available.
-    target: usize,
-}
-
-impl From<provider::PoolStatus> for PoolStatus {
-    fn from(status: provider::PoolStatus) -> Self {
-        let provider::PoolStatus { available, active, total, target } = status;
-        Self { available, active, total, target }
+    /// How many sandboxes there are.
+    Stats(provider::Stats) as stats, repr(total, running, warm, idle) {
+        /// All sandboxes.
+        total: usize = stats.total,
+        /// Those that are ready for use.
+        running: usize = stats.running,
+        /// Those waiting in a warm pool.
+        warm: usize = stats.warm,
+        /// Those that haven't been used for a while.
+        idle: usize = stats.idle,
     }
-}
 
-/// Who a sandbox's podbayd is.
-#[pyclass(frozen, get_all, module = "podbay")]
-pub struct Welcome {
-    /// Its protocol version.
-    version: String,
-    /// Its build.
-    build: String,
-    /// This run of podbayd: another value means that it was restarted.
-    instance: String,
-    /// The working directory of commands.
-    workdir: PathText,
-    /// Where it keeps its own files.
-    state: PathText,
-    /// For how long nothing has been under way, in seconds.
-    idle: f64,
-    /// How many commands have something alive.
-    running: u32,
-}
-
-impl From<podbay::Welcome> for Welcome {
-    fn from(welcome: podbay::Welcome) -> Self {
-        Self {
-            version: welcome.version.to_string(),
-            build: welcome.build,
-            instance: welcome.instance,
-            workdir: PathText(welcome.workdir),
-            state: PathText(welcome.state),
-            idle: from_milliseconds(welcome.idle_ms),
-            running: welcome.running,
-        }
+    /// How full the warm pool is.
+    PoolStatus(provider::PoolStatus) as pool, repr(available, active, total, target) {
+        /// Sandboxes that can be claimed right away.
+        available: usize = pool.available,
+        /// Sandboxes from the pool that are in use.
+        active: usize = pool.active,
+        /// All sandboxes of the pool: available, in use or still starting.
+        total: usize = pool.total,
+        /// How many sandboxes should be available.
+        target: usize = pool.target,
     }
-}
-
-shown! {
-    Listed: "id", "phase", "labels";
-    Page: "sandboxes", "cursor";
-    Cleaned: "deleted", "kept", "failed";
-    PoolStatus: "available", "active", "total", "target";
-    Stats: "total", "running", "warm", "idle";
-    Welcome: "version", "build", "workdir";
 }
 
 iterable! {
-    Page.sandboxes;
+    Page.sandboxes: |page| page.sandboxes.len();
 }

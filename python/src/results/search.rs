@@ -1,127 +1,104 @@
-//! What searches return.
+//! Results of glob, grep and tree.
 
 use podbay::RawPath;
-use podbay::files::{GlobOutput, GrepOutput};
-use pyo3::prelude::*;
+use podbay::files::{self, GlobOutput, GrepOutput, LineMatch, TreeOutput};
 
 use super::files::Partial;
-use super::{iterable, kind, nanoseconds, seconds, shown};
-use crate::text::PathText;
+use super::{Below, iterable, kind, nanoseconds, result_class, seconds};
+use crate::conversions::SandboxPath;
 
-/// A file that a pattern matches.
-#[pyclass(frozen, get_all, module = "podbay")]
-#[derive(Clone)]
-pub struct GlobMatch {
-    /// Its path.
-    path: PathText,
-    /// Its path below the start.
-    relative: PathText,
-    /// A file or a directory; for a link, what it leads to.
-    kind: &'static str,
-    /// It is a link.
-    is_link: bool,
-    /// Bytes.
-    size: u64,
-    /// Last change of the contents: seconds since 1970.
-    modified: f64,
-    /// The same in nanoseconds.
-    modified_ns: i64,
-}
-
-/// The files that a pattern matches.
-#[pyclass(frozen, get_all, module = "podbay")]
-pub struct GlobResult {
-    /// Where the search started.
-    path: PathText,
-    /// The matches, sorted by path.
-    matches: Vec<GlobMatch>,
-    /// Present when that may not be everything.
-    partial: Option<Partial>,
-}
-
-impl From<GlobOutput> for GlobResult {
-    fn from(output: GlobOutput) -> Self {
-        let start = output.path;
-        let matches = output.matches.into_iter().map(|found| GlobMatch {
-            path: PathText(below(&start, &found.path)),
-            relative: PathText(found.path),
-            kind: kind(found.kind),
-            is_link: found.is_link,
-            size: found.size,
-            modified: seconds(found.modified),
-            modified_ns: nanoseconds(found.modified),
-        });
-        Self { matches: matches.collect(), path: PathText(start), partial: output.partial.map(Into::into) }
+result_class! {
+    /// A file that matches a pattern.
+    GlobMatch(Below<files::GlobMatch>) as matched, repr(path, kind, size) {
+        /// Its absolute path.
+        path: SandboxPath = SandboxPath(matched.join(&matched.found.path)),
+        /// Its path relative to the directory that was searched.
+        relative: SandboxPath = (&matched.found.path).into(),
+        /// What it is; for a link, what the link points to.
+        kind: &'static str = kind(matched.found.kind),
+        /// Whether it is a symbolic link.
+        is_link: bool = matched.found.is_link,
+        /// Size in bytes.
+        size: u64 = matched.found.size,
+        /// When the contents last changed: seconds since 1970.
+        modified: f64 = seconds(matched.found.modified),
+        /// The same in nanoseconds.
+        modified_ns: i64 = nanoseconds(matched.found.modified),
     }
-}
 
-fn below(start: &RawPath, path: &RawPath) -> RawPath {
-    let mut whole = start.as_bytes().to_vec();
-    if whole.last() != Some(&b'/') {
-        whole.push(b'/');
+    /// The files that match a pattern.
+    GlobResult(GlobOutput) as found, repr(path, matches, partial) {
+        /// The directory that was searched.
+        path: SandboxPath = (&found.path).into(),
+        /// The matches, sorted by path.
+        matches: Vec<GlobMatch> = Below::all(&found.path, &found.matches).into_iter().map(GlobMatch).collect(),
+        /// Set if matches may be missing.
+        partial: Option<Partial> = found.partial.clone().map(Into::into),
     }
-    whole.extend_from_slice(path.as_bytes());
-    whole.into()
-}
 
-/// A line with the text that was looked for.
-#[pyclass(frozen, get_all, module = "podbay")]
-#[derive(Clone)]
-pub struct GrepMatch {
-    /// The file.
-    path: PathText,
-    /// The line's number; the first is 1.
-    line: u64,
-    /// The line without its end.
-    text: String,
-    /// The line is longer than this.
-    cut: bool,
-}
-
-/// The lines with the text that was looked for.
-#[pyclass(frozen, get_all, module = "podbay")]
-pub struct GrepResult {
-    /// Where the search started.
-    path: PathText,
-    /// The lines, sorted by file and number.
-    matches: Vec<GrepMatch>,
-    /// How many there are.
-    count: u64,
-    /// How many files were searched.
-    searched: u64,
-    /// Present when that may not be everything.
-    partial: Option<Partial>,
-}
-
-impl From<GrepOutput> for GrepResult {
-    fn from(output: GrepOutput) -> Self {
-        let matches = output.files.into_iter().flat_map(|file| {
-            let path = PathText(file.path);
-            file.lines.into_iter().map(move |line| GrepMatch {
-                path: path.clone(),
-                line: line.line,
-                text: line.text,
-                cut: line.cut,
-            })
-        });
-        Self {
-            matches: matches.collect(),
-            path: PathText(output.path),
-            count: output.count,
-            searched: output.searched,
-            partial: output.partial.map(Into::into),
-        }
+    /// A line that contains the text.
+    GrepMatch((RawPath, LineMatch)) as matched, repr(path, line, text) {
+        /// The file.
+        path: SandboxPath = (&matched.0).into(),
+        /// The line's number; the first is 1.
+        line: u64 = matched.1.line,
+        /// The line, without its line break.
+        text: &str = &matched.1.text,
+        /// Whether the line is longer than `text`.
+        cut: bool = matched.1.cut,
     }
-}
 
-shown! {
-    GlobMatch: "path", "kind", "size";
-    GlobResult: "path", "matches", "partial";
-    GrepMatch: "path", "line", "text";
-    GrepResult: "path", "matches", "searched", "partial";
+    /// The lines that contain the text.
+    GrepResult(GrepOutput) as found, repr(path, matches, searched, partial) {
+        /// The directory or file that was searched.
+        path: SandboxPath = (&found.path).into(),
+        /// The lines, sorted by file and number.
+        matches: Vec<GrepMatch> = found
+            .files
+            .iter()
+            .flat_map(|file| file.lines.iter().map(|line| GrepMatch((file.path.clone(), line.clone()))))
+            .collect(),
+        /// How many lines were found.
+        count: u64 = found.count,
+        /// How many files were searched.
+        searched: u64 = found.searched,
+        /// Set if matches may be missing.
+        partial: Option<Partial> = found.partial.clone().map(Into::into),
+    }
+
+    /// An entry of a tree.
+    TreeEntry(Below<files::TreeEntry>) as entry, repr(path, kind, size) {
+        /// Its absolute path.
+        path: SandboxPath = SandboxPath(entry.join(&entry.found.path)),
+        /// Its path relative to the tree's directory.
+        relative: SandboxPath = (&entry.found.path).into(),
+        /// `file`, `dir`, `link`, …
+        kind: &'static str = kind(entry.found.kind),
+        /// Size in bytes.
+        size: u64 = entry.found.size,
+        /// When the contents last changed: seconds since 1970.
+        modified: f64 = seconds(entry.found.modified),
+        /// The same in nanoseconds.
+        modified_ns: i64 = nanoseconds(entry.found.modified),
+        /// Permission bits.
+        mode: u32 = entry.found.mode,
+        /// Where a symbolic link points.
+        target: Option<SandboxPath> = entry.found.target.as_ref().map(Into::into),
+    }
+
+    /// Everything below a directory.
+    TreeResult(TreeOutput) as tree, repr(path, entries, partial) {
+        /// The directory's path.
+        path: SandboxPath = (&tree.path).into(),
+        /// The entries, sorted by path, a directory before its contents.
+        entries: Vec<TreeEntry> = Below::all(&tree.path, &tree.entries).into_iter().map(TreeEntry).collect(),
+        /// Set if there are more entries.
+        partial: Option<Partial> = tree.partial.clone().map(Into::into),
+    }
 }
 
 iterable! {
-    GlobResult.matches;
-    GrepResult.matches;
+    GlobResult.matches: |found| found.matches.len();
+    GrepResult.matches: |found| found.files.iter().map(|file| file.lines.len()).sum();
+    TreeResult.entries: |tree| tree.entries.len();
 }

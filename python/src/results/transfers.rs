@@ -1,145 +1,54 @@
-//! What transfers return.
+//! Results of uploads and downloads.
 
 use bytes::Bytes;
+use podbay::RawPath;
 use podbay::files::WriteOutput;
-use podbay::{RawPath, Transferred as Done};
-use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 
 use super::files::WriteResult;
-use super::shown;
-use crate::failure::exception;
-use crate::text::PathText;
+use super::result_class;
+use crate::conversions::SandboxPath;
+use crate::failure::Exception;
 
-/// What became of one file of an upload.
-#[pyclass(frozen, module = "podbay")]
-pub struct UploadResult {
-    path: RawPath,
-    outcome: podbay::Result<WriteOutput>,
-}
-
-impl UploadResult {
-    /// A file's outcome, under the path that the caller gave.
-    pub fn new(path: RawPath, outcome: podbay::Result<WriteOutput>) -> Self {
-        Self { path, outcome }
-    }
-}
-
-#[pymethods]
-impl UploadResult {
-    /// The path, as it was given.
-    #[getter]
-    fn path(&self) -> PathText {
-        (&self.path).into()
+result_class! {
+    /// The outcome of uploading one file.
+    UploadResult((RawPath, podbay::Result<WriteOutput>)) as upload, repr(path, result, error) {
+        /// The path, as it was passed in.
+        path: SandboxPath = (&upload.0).into(),
+        /// The result of the write; None if it failed.
+        result: Option<WriteResult> = upload.1.as_ref().ok().cloned().map(Into::into),
+        /// Why the file couldn't be written.
+        error: Option<Exception<'_>> = upload.1.as_ref().err().map(Exception::Any),
     }
 
-    /// What was written.
-    #[getter]
-    fn result(&self) -> Option<WriteResult> {
-        self.outcome.as_ref().ok().cloned().map(Into::into)
+    /// The outcome of downloading one file.
+    DownloadResult((RawPath, podbay::Result<Bytes>)) as download, repr(path, error) {
+        /// The path, as it was passed in.
+        path: SandboxPath = (&download.0).into(),
+        /// The file's contents; None if the download failed.
+        content: Option<&[u8]> = download.1.as_deref().ok(),
+        /// Why the file couldn't be downloaded.
+        error: Option<Exception<'_>> = download.1.as_ref().err().map(Exception::Any),
     }
 
-    /// Why it couldn't be written.
-    #[getter]
-    fn error(&self, py: Python<'_>) -> Option<Py<PyAny>> {
-        self.outcome.as_ref().err().map(|error| exception(py, error).into_value(py).into_any())
-    }
-}
-
-/// What became of one file of a download.
-#[pyclass(frozen, module = "podbay")]
-pub struct DownloadResult {
-    path: RawPath,
-    outcome: podbay::Result<Bytes>,
-}
-
-impl DownloadResult {
-    /// A file's outcome, under the path that the caller gave.
-    pub fn new(path: RawPath, outcome: podbay::Result<Bytes>) -> Self {
-        Self { path, outcome }
-    }
-}
-
-#[pymethods]
-impl DownloadResult {
-    /// The path, as it was given.
-    #[getter]
-    fn path(&self) -> PathText {
-        (&self.path).into()
+    /// The outcome of transferring a directory.
+    Transferred(podbay::Transferred) as done, repr(files, skipped, failed) {
+        /// How many files were transferred.
+        files: u64 = done.files,
+        /// What was skipped, and why.
+        skipped: Vec<(String, String)> = done.skipped.clone(),
+        /// What failed, with the exception.
+        failed: Vec<(&str, Exception<'_>)> = done.failed.iter().map(|(path, error)| (path.as_str(), Exception::Any(error))).collect(),
     }
 
-    /// The file's content.
-    #[getter]
-    fn content<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
-        self.outcome.as_ref().ok().map(|content| PyBytes::new(py, content))
+    /// The progress of a transfer.
+    Progress(podbay::Progress) as progress, repr(files, bytes, total_files, total_bytes) {
+        /// How many files have been transferred.
+        files: u64 = progress.files,
+        /// How many bytes have been transferred.
+        bytes: u64 = progress.bytes,
+        /// How many files there are, once that is known.
+        total_files: Option<u64> = progress.total_files,
+        /// How many bytes there are, once that is known.
+        total_bytes: Option<u64> = progress.total_bytes,
     }
-
-    /// Why it couldn't be fetched.
-    #[getter]
-    fn error(&self, py: Python<'_>) -> Option<Py<PyAny>> {
-        self.outcome.as_ref().err().map(|error| exception(py, error).into_value(py).into_any())
-    }
-}
-
-/// What became of a directory's transfer.
-#[pyclass(frozen, module = "podbay")]
-pub struct Transferred(Done);
-
-impl From<Done> for Transferred {
-    fn from(done: Done) -> Self {
-        Self(done)
-    }
-}
-
-#[pymethods]
-impl Transferred {
-    /// How many files arrived.
-    #[getter]
-    fn files(&self) -> u64 {
-        self.0.files
-    }
-
-    /// What was left out, and why.
-    #[getter]
-    fn skipped(&self) -> Vec<(String, String)> {
-        self.0.skipped.clone()
-    }
-
-    /// What failed, with the exception.
-    #[getter]
-    fn failed(&self, py: Python<'_>) -> Vec<(String, Py<PyAny>)> {
-        let failed = self.0.failed.iter();
-        failed.map(|(path, error)| (path.clone(), exception(py, error).into_value(py).into_any())).collect()
-    }
-}
-
-/// How far a transfer is.
-#[pyclass(frozen, get_all, module = "podbay")]
-pub struct Progress {
-    /// Files that have arrived.
-    files: u64,
-    /// Bytes that were sent or received.
-    bytes: u64,
-    /// Files in all, once that is known.
-    total_files: Option<u64>,
-    /// Bytes in all, once that is known.
-    total_bytes: Option<u64>,
-}
-
-impl From<podbay::Progress> for Progress {
-    fn from(progress: podbay::Progress) -> Self {
-        Self {
-            files: progress.files,
-            bytes: progress.bytes,
-            total_files: progress.total_files,
-            total_bytes: progress.total_bytes,
-        }
-    }
-}
-
-shown! {
-    UploadResult: "path", "result", "error";
-    DownloadResult: "path", "error";
-    Transferred: "files", "skipped", "failed";
-    Progress: "files", "bytes", "total_files", "total_bytes";
 }

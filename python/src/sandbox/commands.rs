@@ -1,29 +1,29 @@
-//! Commands in a sandbox.
+//! Running commands.
 
 use podbay::{Command, DEFAULT_OUTPUT_CAP, Error, ExecId, Target};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 
 use super::Sandbox;
+use crate::conversions::{CommandLine, Content, Environment, SandboxPath, Seconds};
 use crate::coroutine::Coroutine;
 use crate::exec::{AsyncExec, Exec, Running};
 use crate::failure::Failure;
 use crate::results::exec::{CommandInfo, ExecResult};
-use crate::runtime::block;
-use crate::text::{Content, Environment, Line, RemotePath, Seconds};
-use crate::twins::twins;
+use crate::runtime::block_on;
+use crate::sync_async::sync_and_async;
 
-/// How a command is to be run.
-struct Manner {
+/// Options of a command.
+struct CommandOptions {
     timeout: Option<Seconds>,
-    cwd: Option<RemotePath>,
+    cwd: Option<SandboxPath>,
     env: Option<Environment>,
     stdin: bool,
     merge: bool,
 }
 
-impl Manner {
-    fn command(self, line: Line) -> Command {
+impl CommandOptions {
+    fn command(self, line: CommandLine) -> Command {
         let command = Command::from(line);
         Command {
             timeout_ms: self.timeout.map_or(command.timeout_ms, Seconds::milliseconds),
@@ -36,121 +36,121 @@ impl Manner {
     }
 }
 
-/// The name of a command, as a user gave it.
+/// Parses a command's id.
 fn exec_id(id: String) -> Result<ExecId, Failure> {
     Ok(ExecId::new(id).map_err(Error::from)?)
 }
 
 #[pymethods]
 impl Sandbox {
-    /// Starts a command and returns what it does, event by event.
+    /// Starts a command and follows its events.
     ///
-    /// stdin: keeps standard input open for `Exec.write`.
+    /// stdin: keep standard input open for `Exec.write`.
     #[pyo3(signature = (command, *, timeout=None, cwd=None, env=None, stdin=false, merge=false))]
     #[allow(clippy::too_many_arguments)]
     fn stream(
         &self,
         py: Python<'_>,
-        command: Line,
+        command: CommandLine,
         timeout: Option<Seconds>,
-        cwd: Option<RemotePath>,
+        cwd: Option<SandboxPath>,
         env: Option<Environment>,
         stdin: bool,
         merge: bool,
     ) -> PyResult<Exec> {
-        let command = Manner { timeout, cwd, env, stdin, merge }.command(command);
+        let command = CommandOptions { timeout, cwd, env, stdin, merge }.command(command);
         let inner = self.inner.clone();
-        block(py, async move { Running::spawn(inner.open().await?, command).await }).map(Exec::new)
+        block_on(py, async move { Running::spawn(inner.open().await?, command).await }).map(Exec::new)
     }
 
-    /// Starts a command and returns what it does, event by event.
+    /// Starts a command and follows its events.
     ///
-    /// stdin: keeps standard input open for `AsyncExec.write`.
+    /// stdin: keep standard input open for `AsyncExec.write`.
     #[pyo3(signature = (command, *, timeout=None, cwd=None, env=None, stdin=false, merge=false))]
     #[allow(clippy::too_many_arguments)]
     fn astream(
         &self,
-        command: Line,
+        command: CommandLine,
         timeout: Option<Seconds>,
-        cwd: Option<RemotePath>,
+        cwd: Option<SandboxPath>,
         env: Option<Environment>,
         stdin: bool,
         merge: bool,
     ) -> Coroutine {
-        let command = Manner { timeout, cwd, env, stdin, merge }.command(command);
+        let command = CommandOptions { timeout, cwd, env, stdin, merge }.command(command);
         let inner = self.inner.clone();
         let work = async move { Running::spawn(inner.open().await?, command).await };
-        Coroutine::settling("astream", work, |py, running| AsyncExec::new(running).into_py_any(py))
+        Coroutine::converting("astream", work, |py, running| AsyncExec::new(running).into_py_any(py))
     }
 
-    /// Returns what a command does that was started before, from an offset in its output on.
+    /// Follows a command that was started earlier, from an offset in its output.
     #[pyo3(signature = (id, offset=0))]
     fn attach(&self, py: Python<'_>, id: String, offset: u64) -> PyResult<Exec> {
         let inner = self.inner.clone();
-        block(py, async move { Running::attach(inner.open().await?, exec_id(id)?, offset).await }).map(Exec::new)
+        block_on(py, async move { Running::attach(inner.open().await?, exec_id(id)?, offset).await }).map(Exec::new)
     }
 
-    /// Returns what a command does that was started before, from an offset in its output on.
+    /// Follows a command that was started earlier, from an offset in its output.
     #[pyo3(signature = (id, offset=0))]
     fn aattach(&self, id: String, offset: u64) -> Coroutine {
         let inner = self.inner.clone();
         let work = async move { Running::attach(inner.open().await?, exec_id(id)?, offset).await };
-        Coroutine::settling("aattach", work, |py, running| AsyncExec::new(running).into_py_any(py))
+        Coroutine::converting("aattach", work, |py, running| AsyncExec::new(running).into_py_any(py))
     }
 }
 
-twins! {
+sync_and_async! {
     impl Sandbox {
-        /// Runs a command to its end. One that fails is no error: its result says so.
+        /// Runs a command and waits for it to end. A command that fails isn't an exception; its result says so.
         ///
-        /// command: a line for the shell, or a sequence of program and arguments. timeout: seconds, enforced in the sandbox; 300
-        /// unless given, 0 for ever. stdin: what it reads; nothing unless given. merge: both streams go one way, in exactly the
-        /// order in which they were written. output_limit: the most bytes of output, of which the beginning and the end are kept.
+        /// command: a shell command line, or a sequence of program and arguments. timeout: seconds, enforced in the sandbox
+        /// (default 300, 0 for no limit). stdin: the command's standard input, empty by default. merge: send both streams through
+        /// one pipe, so that their order is exact. output_limit: how many bytes of output to return; beginning and end are kept.
         fn run / arun(
-            inner, command: Line, timeout: Option<Seconds>, cwd: Option<RemotePath>, env: Option<Environment>,
+            inner, command: CommandLine, timeout: Option<Seconds>, cwd: Option<SandboxPath>, env: Option<Environment>,
             stdin: Option<Content>, merge: bool, output_limit: Option<u64>,
         ) [
             command, *, timeout=None, cwd=None, env=None, stdin=None, merge=false, output_limit=None
         ] -> ExecResult {
-            let command = Manner { timeout, cwd, env, stdin: stdin.is_some(), merge }.command(command);
-            let open = inner.open().await?;
+            let command = CommandOptions { timeout, cwd, env, stdin: stdin.is_some(), merge }.command(command);
+            let sandbox = inner.open().await?;
             let cap = output_limit.unwrap_or(DEFAULT_OUTPUT_CAP);
             let output = match stdin {
-                Some(input) => open.guarded.run_with_input(command, input.0, cap).await?,
-                None => open.guarded.run_capped(command, cap).await?,
+                Some(input) => sandbox.run_with_input(command, input.0, cap).await?,
+                None => sandbox.run_capped(command, cap).await?,
             };
             Ok(output.into())
         }
 
-        /// Starts a command and leaves it running; `attach`, `status` and `kill` find it by its id.
+        /// Starts a command in the background. Pass its id to `attach`, `status` or `kill`.
         fn start / astart(
-            inner, command: Line, timeout: Option<Seconds>, cwd: Option<RemotePath>, env: Option<Environment>, stdin: bool,
+            inner, command: CommandLine, timeout: Option<Seconds>, cwd: Option<SandboxPath>, env: Option<Environment>, stdin: bool,
             merge: bool,
         ) [command, *, timeout=None, cwd=None, env=None, stdin=false, merge=false] -> CommandInfo {
-            let command = Manner { timeout, cwd, env, stdin, merge }.command(command);
-            Ok(inner.open().await?.guarded.start(command).await?.into())
+            let command = CommandOptions { timeout, cwd, env, stdin, merge }.command(command);
+            Ok(inner.open().await?.start(command).await?.into())
         }
 
-        /// Tells about a command.
+        /// Returns a command's current state.
         fn status / astatus(inner, id: String) [id] -> CommandInfo {
-            Ok(inner.open().await?.guarded.status(&exec_id(id)?).await?.into())
+            Ok(inner.open().await?.status(&exec_id(id)?).await?.into())
         }
 
-        /// Lists commands, oldest first; with `running` only those of which something is alive.
+        /// Lists commands, oldest first. With `running`, only those that have running processes.
         fn commands / acommands(inner, running: bool) [running=false] -> Vec<CommandInfo> {
-            let list = inner.open().await?.guarded.commands(running).await?;
+            let list = inner.open().await?.commands(running).await?;
             Ok(list.into_iter().map(Into::into).collect())
         }
 
-        /// Sends a signal to everything that a command started, or with `main` to its own process only; to how many.
+        /// Sends a signal to all processes of a command, or with `main` only to its first one. Returns how many got it.
         fn signal / asignal(inner, id: String, signal: i32, main: bool) [id, signal, *, main=false] -> u32 {
             let target = if main { Target::Main } else { Target::All };
-            Ok(inner.open().await?.guarded.signal_to(&exec_id(id)?, signal, target).await?)
+            Ok(inner.open().await?.signal_to(&exec_id(id)?, signal, target).await?)
         }
 
-        /// Kills everything that a command started; how many processes there were.
+        /// Kills all processes of a command. Returns how many there were.
         fn kill / akill(inner, id: String) [id] -> u32 {
-            Ok(inner.open().await?.guarded.kill(&exec_id(id)?).await?)
+            Ok(inner.open().await?.kill(&exec_id(id)?).await?)
         }
     }
 }

@@ -1,28 +1,28 @@
-//! Operations on a sandbox's files.
+//! File operations.
 
 use podbay::RawPath;
-use podbay::files::{ByteRange, Delete, Download, Edit, Glob, Grep, Ls, Mkdir, Move, Read, Stat, Write};
+use podbay::files::{ByteRange, Delete, Edit, Glob, Grep, Ls, Mkdir, Move, Read, Stat, Tree, Write};
 
 use super::Sandbox;
+use crate::conversions::{Content, SandboxPath, Seconds};
 use crate::results::files::{
     DeleteResult, EditResult, LsResult, MkdirResult, MoveResult, ReadResult, StatResult, WriteResult,
 };
-use crate::results::search::{GlobResult, GrepResult};
-use crate::text::{Content, FileBytes, RemotePath, Seconds};
-use crate::twins::twins;
+use crate::results::search::{GlobResult, GrepResult, TreeResult};
+use crate::sync_async::sync_and_async;
 
-fn optional(path: Option<RemotePath>) -> Option<RawPath> {
+fn optional(path: Option<SandboxPath>) -> Option<RawPath> {
     path.map(|path| path.0)
 }
 
-twins! {
+sync_and_async! {
     impl Sandbox {
-        /// Reads a page of a file: lines of text from an offset on, or a binary file whole.
+        /// Reads a page of a file: lines of text starting at an offset, or a whole binary file.
         ///
-        /// A page has at most max_bytes, of which reserve_bytes stay free for a notice of the caller's. What isn't text comes whole
-        /// up to max_binary_bytes, and is too_large otherwise.
+        /// A page has at most max_bytes, minus reserve_bytes that the caller wants to append. A binary file is returned whole up to
+        /// max_binary_bytes; a larger one fails with the code too_large.
         fn read / aread(
-            inner, path: RemotePath, offset: i64, limit: i64, max_bytes: u64, reserve_bytes: u64, max_binary_bytes: u64,
+            inner, path: SandboxPath, offset: i64, limit: i64, max_bytes: u64, reserve_bytes: u64, max_binary_bytes: u64,
             binary_by_extension: bool, count_lines_up_to: u64,
         ) [
             path, offset=0, limit=2000, *, max_bytes=512_000, reserve_bytes=0, max_binary_bytes=512_000,
@@ -32,57 +32,57 @@ twins! {
                 offset, limit, max_bytes, reserve_bytes, max_binary_bytes, binary_by_extension, count_lines_up_to,
                 ..Read::new(path.0)
             };
-            Ok(inner.open().await?.guarded.read(&request).await?.into())
+            Ok(inner.open().await?.read(request).await?.into())
         }
 
-        /// Reads a file's bytes, unchanged: all of them, or a range.
-        fn read_bytes / aread_bytes(inner, path: RemotePath, start: u64, length: Option<u64>)
-        [path, start=0, length=None] -> FileBytes {
-            let guarded = &inner.open().await?.guarded;
+        /// Reads a file's bytes unchanged, all of them or a range.
+        fn read_bytes / aread_bytes(inner, path: SandboxPath, start: u64, length: Option<u64>)
+        [path, start=0, length=None] -> Content {
+            let sandbox = inner.open().await?;
             let content = if start == 0 && length.is_none() {
-                guarded.download(&Download::new(path.0)).await?
+                sandbox.download(path.0).await?
             } else {
                 let request = Read { bytes: Some(ByteRange { start, length }), ..Read::new(path.0) };
-                guarded.read(&request).await?.1
+                sandbox.read(request).await?.1
             };
-            Ok(FileBytes(content))
+            Ok(Content(content))
         }
 
-        /// Creates or replaces a file at one stroke, and makes the directories above it.
+        /// Creates or replaces a file atomically, and creates missing parent directories.
         ///
-        /// create_only: fails with AlreadyExists when there is something at the path.
+        /// create_only: raise AlreadyExists if the path exists.
         fn write / awrite(
-            inner, path: RemotePath, content: Content, create_only: bool, parents: bool, mode: Option<u32>,
+            inner, path: SandboxPath, content: Content, create_only: bool, parents: bool, mode: Option<u32>,
         ) [path, content, *, create_only=false, parents=true, mode=None] -> WriteResult {
             let request = Write { create_only, parents, mode, ..Write::new(path.0) };
-            Ok(inner.open().await?.guarded.write(&request, content.0).await?.into())
+            Ok(inner.open().await?.write(request, content.0).await?.into())
         }
 
-        /// Replaces a literal text in a file. It has to be there once, unless replace_all is set.
+        /// Replaces a literal text in a file. The text must occur exactly once, unless replace_all is set.
         fn edit / aedit(
-            inner, path: RemotePath, old: Content, new: Content, replace_all: bool, fill_empty: bool,
+            inner, path: SandboxPath, old: Content, new: Content, replace_all: bool, fill_empty: bool,
         ) [path, old, new, *, replace_all=false, fill_empty=false] -> EditResult {
             let request = Edit { replace_all, fill_empty, ..Edit::in_file(path.0) };
-            Ok(inner.open().await?.guarded.edit(request, &old.0, &new.0).await?.into())
+            Ok(inner.open().await?.edit(request, &old.0, &new.0).await?.into())
         }
 
-        /// Lists a directory, the working directory unless one is named: direct children, hidden ones too.
-        fn ls / als(inner, path: Option<RemotePath>, limit: u64) [path=None, *, limit=100_000] -> LsResult {
-            let request = Ls { path: optional(path), limit, ..Ls::new("") };
-            Ok(inner.open().await?.guarded.ls(&request).await?.into())
+        /// Lists a directory (by default the working directory): its direct children, including hidden ones.
+        fn ls / als(inner, path: Option<SandboxPath>, limit: u64) [path=None, *, limit=100_000] -> LsResult {
+            let request = Ls { path: optional(path), limit, ..Ls::default() };
+            Ok(inner.open().await?.ls(request).await?.into())
         }
 
-        /// Tells what is at a path. Links are followed unless follow is False.
-        fn stat / astat(inner, path: RemotePath, follow: bool) [path, *, follow=true] -> StatResult {
+        /// Returns what is at a path. Symbolic links are followed unless follow is False.
+        fn stat / astat(inner, path: SandboxPath, follow: bool) [path, *, follow=true] -> StatResult {
             let request = Stat { follow, ..Stat::new(path.0) };
-            Ok(inner.open().await?.guarded.stat(&request).await?.into())
+            Ok(inner.open().await?.stat(request).await?.into())
         }
 
-        /// Finds files by name. A pattern without '/' is compared with names at any depth, '**' stands for any directories.
+        /// Finds files by name. A pattern without '/' matches names at any depth; '**' matches any number of directories.
         ///
-        /// budget: the most seconds to take, 5 unless given; what is found by then comes with `partial`.
+        /// budget: how many seconds the search may take (default 5); after that, `partial` is set and some matches may be missing.
         fn glob / aglob(
-            inner, pattern: RemotePath, path: Option<RemotePath>, directories: bool, dots: bool, whole_path: bool,
+            inner, pattern: SandboxPath, path: Option<SandboxPath>, directories: bool, dots: bool, whole_path: bool,
             limit: u64, budget: Option<Seconds>,
         ) [
             pattern, path=None, *, directories=false, dots=false, whole_path=false, limit=10_000,
@@ -93,17 +93,16 @@ twins! {
             if let Some(budget) = budget {
                 request.budget_ms = budget.milliseconds();
             }
-            Ok(inner.open().await?.guarded.glob(&request).await?.into())
+            Ok(inner.open().await?.glob(request).await?.into())
         }
 
         /// Finds lines that contain a literal text.
         ///
-        /// glob: only in files whose name matches. max_count: the most lines, all files together. exclude_dirs: names of directories
-        /// that aren't entered, [".git"] unless given. budget: the most seconds to take,
-        /// 15 unless given.
+        /// glob: search only files whose name matches. max_count: how many lines to return, over all files. exclude_dirs: names of
+        /// directories to skip (default [".git"]). budget: how many seconds the search may take (default 15).
         fn grep / agrep(
-            inner, pattern: String, path: Option<RemotePath>, glob: Option<RemotePath>, max_count: Option<u64>,
-            exclude_dirs: Option<Vec<RemotePath>>, budget: Option<Seconds>, max_line_bytes: u64,
+            inner, pattern: String, path: Option<SandboxPath>, glob: Option<SandboxPath>, max_count: Option<u64>,
+            exclude_dirs: Option<Vec<SandboxPath>>, budget: Option<Seconds>, max_line_bytes: u64,
         ) [
             pattern, path=None, glob=None, *, max_count=None, exclude_dirs=None, budget=None,
             max_line_bytes=100_000
@@ -118,28 +117,43 @@ twins! {
             if let Some(dirs) = exclude_dirs {
                 request.exclude_dirs = dirs.into_iter().map(|dir| dir.0).collect();
             }
-            Ok(inner.open().await?.guarded.grep(&request).await?.into())
+            Ok(inner.open().await?.grep(request).await?.into())
         }
 
-        /// Deletes a file, a link or a directory with all that is in it.
-        fn delete / adelete(inner, path: RemotePath, recursive: bool, missing_ok: bool)
+        /// Lists everything below a directory (by default the working directory). Symbolic links aren't followed.
+        ///
+        /// max_depth: how many levels to descend. after: list only what sorts after this relative path, to continue a list whose
+        /// `partial` is set. budget: how many seconds the walk may take (default 30).
+        fn tree / atree(
+            inner, path: Option<SandboxPath>, max_depth: Option<u32>, limit: u64, after: Option<SandboxPath>,
+            budget: Option<Seconds>,
+        ) [path=None, *, max_depth=None, limit=100_000, after=None, budget=None] -> TreeResult {
+            let mut request = Tree { path: optional(path), max_depth, limit, after: optional(after), ..Tree::default() };
+            if let Some(budget) = budget {
+                request.budget_ms = budget.milliseconds();
+            }
+            Ok(inner.open().await?.tree(request).await?.into())
+        }
+
+        /// Deletes a file, a symbolic link, or a directory with its contents.
+        fn delete / adelete(inner, path: SandboxPath, recursive: bool, missing_ok: bool)
         [path, *, recursive=true, missing_ok=false] -> DeleteResult {
             let request = Delete { recursive, missing_ok, ..Delete::new(path.0) };
-            Ok(inner.open().await?.guarded.delete(&request).await?.into())
+            Ok(inner.open().await?.delete(request).await?.into())
         }
 
-        /// Makes a directory, and those above it.
-        fn mkdir / amkdir(inner, path: RemotePath, parents: bool, exist_ok: bool, mode: Option<u32>)
+        /// Creates a directory and its missing parents.
+        fn mkdir / amkdir(inner, path: SandboxPath, parents: bool, exist_ok: bool, mode: Option<u32>)
         [path, *, parents=true, exist_ok=true, mode=None] -> MkdirResult {
             let request = Mkdir { parents, exist_ok, mode, ..Mkdir::new(path.0) };
-            Ok(inner.open().await?.guarded.mkdir(&request).await?.into())
+            Ok(inner.open().await?.mkdir(request).await?.into())
         }
 
-        /// Moves or renames. The target is the new path itself, also when a directory is there.
-        fn r#move / amove(inner, source: RemotePath, target: RemotePath, overwrite: bool, parents: bool)
+        /// Moves or renames a file or directory. The target is the new path, even if it names an existing directory.
+        fn r#move / amove(inner, source: SandboxPath, target: SandboxPath, overwrite: bool, parents: bool)
         [source, target, *, overwrite=false, parents=true] -> MoveResult {
             let request = Move { overwrite, parents, ..Move::new(source.0, target.0) };
-            Ok(inner.open().await?.guarded.mv(request).await?.into())
+            Ok(inner.open().await?.mv(request).await?.into())
         }
     }
 }

@@ -1,74 +1,42 @@
-//! One sandbox: made when it is first used, deleted when it is closed.
+//! `podbay.Sandbox`: created on first use, deleted on close.
 
 mod commands;
 mod files;
 mod transfers;
 
-use std::sync::Arc;
-
-use podbay::provider::Wanted;
 use podbay::{LazySandbox, Podbay};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::conversions::{Labels, Nothing};
 use crate::coroutine::Coroutine;
-use crate::failure::Failure;
-use crate::place::{self, Arguments};
-use crate::results::providers::Welcome;
-use crate::runtime::block;
-use crate::text::{Labels, Nothing};
-use crate::twins::twins;
+use crate::arguments::{Arguments, rules, wanted};
+use crate::results::session::{Protections, Welcome};
+use crate::runtime::block_on;
+use crate::sync_async::sync_and_async;
 
-/// A sandbox that is there.
-pub struct Open {
-    /// It, with its rules and audit.
-    pub guarded: podbay::Sandbox,
-}
-
-/// What a sandbox's Python object, its commands and its coroutines share.
-pub struct Inner {
-    lazy: LazySandbox,
-}
-
-impl Inner {
-    /// One that is to be created when it is needed.
-    pub fn wanted(podbay: &Podbay, wanted: Wanted) -> Arc<Self> {
-        Arc::new(Self { lazy: podbay.lazy(wanted) })
-    }
-
-    /// One that is there already.
-    pub fn of(podbay: &Podbay, sandbox: podbay::Sandbox) -> Arc<Self> {
-        Arc::new(Self { lazy: LazySandbox::of(podbay, sandbox) })
-    }
-
-    /// The sandbox, which is created now if it wasn't before.
-    pub async fn open(&self) -> Result<Arc<Open>, Failure> {
-        Ok(Arc::new(Open { guarded: self.lazy.open().await? }))
-    }
-}
-
-/// A computer for an agent: files and commands, apart from everything else.
+/// A computer for an agent: files and commands, isolated from everything else.
 ///
-/// It is made when it is first used. `close()`, and the end of a `with` block, deletes it if this object made it. One that has
-/// neither an id nor a thread ends with this object, at the latest with this process (mode "local").
+/// The sandbox is created on first use. `close()` and the end of a `with` block delete it if this object created it. In mode
+/// "local", a sandbox with neither an id nor a thread ends with this object, or at the latest with this process.
 ///
-/// mode: "local" (this machine, the default) or "raw" (pods of a cluster).
-/// id: finds the sandbox of that id, or makes it.
-/// thread, tenant: the same, by the name of a conversation.
-/// labels: for a sandbox that has to be made.
-/// ttl, idle_ttl: how long it may live, and be idle: seconds, a timedelta, or a text such as "2h".
-/// leashed: whether it ends with this process.
-/// allow_prefixes, deny_prefixes: what file operations may change.
-/// deny_commands: what may not be run.
-/// virtual_mode, root_dir: paths are relative to root_dir, and nothing outside can be reached by them.
-/// audit_log: a function(op, target, meta), or the path of a file for lines of JSON.
-/// strict_audit: what can't be recorded isn't done.
-/// config: a dataclass of podbay.config, a mapping, or the path of a file like podbay.toml.
+/// mode: "local" (this machine, the default) or "raw" (pods in a Kubernetes cluster).
+/// id: use the sandbox with this id, and create it if it doesn't exist.
+/// thread, tenant: the same, with an id derived from a conversation.
+/// labels: labels of a new sandbox.
+/// ttl, idle_ttl: how long it may live, and how long it may be idle: seconds, a timedelta, or a text such as "2h".
+/// leashed: whether the sandbox ends with this process.
+/// allow_prefixes, deny_prefixes: which paths file operations may and may not change.
+/// deny_commands: commands that must not run.
+/// virtual_mode, root_dir: paths are relative to root_dir and can't leave it.
+/// audit_log: a function(op, target, meta), or the path of a JSON Lines file.
+/// strict_audit: refuse operations that can't be recorded.
+/// config: a dataclass of podbay.config, a mapping, or the path of a settings file.
 /// settings: any other setting by its name; podbay.SETTINGS lists them.
 #[pyclass(frozen, subclass, weakref, module = "podbay")]
 pub struct Sandbox {
-    pub(crate) inner: Arc<Inner>,
+    inner: LazySandbox,
 }
 
 #[pymethods]
@@ -99,67 +67,72 @@ impl Sandbox {
         config: Option<Bound<'py, PyAny>>,
         settings: Option<Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
-        let mut named = place::rules(allow_prefixes, deny_prefixes, deny_commands, virtual_mode, root_dir);
+        let mut named = rules(allow_prefixes, deny_prefixes, deny_commands, virtual_mode, root_dir);
         named.extend([("ttl", ttl), ("idle_ttl", idle_ttl)]);
-        let podbay = place::podbay(Arguments { mode, config, audit_log, strict_audit, named, settings })?;
-        // A pod can't be tied to a process far away from it; its lifetimes end it.
+        let podbay = Arguments { mode, config, audit_log, strict_audit, named, settings }.podbay()?;
+        // A pod can't be tied to a process on another machine; its TTLs end it.
         let leashed = leashed.unwrap_or(id.is_none() && thread.is_none() && podbay.mode() == "local");
         let labels = labels.map(|labels| labels.0).unwrap_or_default();
-        let wanted = place::wanted(id, thread, tenant, labels, None, None, leashed)?;
-        Ok(Self { inner: Inner::wanted(&podbay, wanted) })
+        let wanted = wanted(id, thread, tenant, labels, None, None, leashed)?;
+        Ok(Self { inner: podbay.lazy(wanted) })
     }
 
-    /// The sandbox's id, by which it is found again.
+    /// The sandbox's id, with which any process can find it again.
     #[getter]
     fn id(&self) -> String {
-        self.inner.lazy.id()
+        self.inner.id()
     }
 
     /// "local" or "raw".
     #[getter]
     fn mode(&self) -> String {
-        self.inner.lazy.podbay().mode().to_owned()
+        self.inner.podbay().mode().to_owned()
     }
 
-    /// Whether this object made the sandbox (True) or found it (False); None before it is first used.
+    /// Whether this object created the sandbox (True) or found it (False); None before it is first used.
     #[getter]
     fn created(&self) -> Option<bool> {
-        self.inner.lazy.created()
+        self.inner.created()
     }
 
-    /// Whether it stands in for one that the same manager gave out before and that is over, with all its files.
+    /// Whether it replaces an earlier sandbox of the same thread that has ended, and whose files are gone.
     #[getter]
     fn replaced(&self) -> bool {
-        self.inner.lazy.replaced()
+        self.inner.replaced()
     }
 
-    /// Whether it was closed.
+    /// Whether this object is closed.
     #[getter]
     fn closed(&self) -> bool {
-        self.inner.lazy.closed()
+        self.inner.closed()
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let this = slf.get();
         let state = match (this.closed(), this.created()) {
             (true, _) => "closed",
-            (_, None) => "not made yet",
-            (_, Some(true)) => "made here",
+            (_, None) => "not created yet",
+            (_, Some(true)) => "created",
             (_, Some(false)) => "found",
         };
         Ok(format!("<podbay.{} {:?}, {}, {state}>", slf.get_type().name()?, this.id(), this.mode()))
     }
 
-    /// Makes or finds the sandbox now, and returns this object.
+    /// Creates or finds the sandbox now, and returns this object.
     fn open(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
         let inner = slf.get().inner.clone();
-        block(slf.py(), async move { inner.open().await.map(drop) })?;
+        block_on(slf.py(), async move { Ok(drop(inner.open().await?)) })?;
         Ok(slf)
     }
 
-    /// Makes or finds the sandbox now, and returns this object.
+    /// Creates or finds the sandbox now, and returns this object.
     fn aopen(slf: Py<Self>) -> Coroutine {
-        Self::opening("aopen", slf)
+        let inner = slf.get().inner.clone();
+        let work = async move {
+            inner.open().await?;
+            Ok(slf)
+        };
+        Coroutine::converting("aopen", work, |py, slf| slf.into_py_any(py))
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -179,7 +152,7 @@ impl Sandbox {
     }
 
     fn __aenter__(slf: Py<Self>) -> Coroutine {
-        Coroutine::settling("__aenter__", async { Ok(slf) }, |py, slf| slf.into_py_any(py))
+        Coroutine::converting("__aenter__", async { Ok(slf) }, |py, slf| slf.into_py_any(py))
     }
 
     #[pyo3(signature = (kind, value, traceback, /))]
@@ -195,28 +168,33 @@ impl Sandbox {
 }
 
 impl Sandbox {
-    fn opening(name: &'static str, slf: Py<Self>) -> Coroutine {
-        let inner = slf.get().inner.clone();
-        let work = async move { inner.open().await.map(|_| slf) };
-        Coroutine::settling(name, work, |py, slf| slf.into_py_any(py))
+    /// Wraps a sandbox that exists.
+    pub fn of(podbay: &Podbay, sandbox: podbay::Sandbox) -> Self {
+        Self { inner: LazySandbox::of(podbay, sandbox) }
     }
 }
 
-twins! {
+sync_and_async! {
     impl Sandbox {
-        /// Deletes the sandbox if this object made it, and lets go of it otherwise. Closing again does nothing.
+        /// Deletes the sandbox if this object created it, and only disconnects otherwise. Closing again does nothing.
         fn close / aclose(inner) [] -> Nothing {
-            Ok(inner.lazy.close().await.map(|()| Nothing)?)
+            inner.close().await?;
+            Ok(Nothing)
         }
 
-        /// Deletes the sandbox, whoever made it; whether there was one.
+        /// Deletes the sandbox, whoever created it. Returns whether there was one.
         fn destroy / adestroy(inner) [] -> bool {
-            Ok(inner.lazy.destroy().await?)
+            Ok(inner.destroy().await?)
         }
 
-        /// Asks the sandbox who it is: working directory, version, what runs in it.
+        /// Returns the sandbox's working directory, podbayd version and activity.
         fn hello / ahello(inner) [] -> Welcome {
-            Ok(inner.open().await?.guarded.hello().await?.into())
+            Ok(inner.open().await?.hello().await?.into())
+        }
+
+        /// Returns how commands in the sandbox are kept from interfering with podbayd.
+        fn protections / aprotections(inner) [] -> Protections {
+            Ok(inner.open().await?.protection().await?.into())
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Every operation twice: as a call that waits, and as a coroutine.
+//! Sync/async pairs: every operation as a call that blocks and as a coroutine.
 
-/// Defines methods in pairs. The body is an async block over `$this`, what the object holds; the signature is Python's.
-macro_rules! twins {
+/// Defines methods in pairs: `fn blocking / coroutine(this, argument: Type) [python signature] -> Output { body }`.
+/// The body is async and runs over `$this`, a clone of what the object holds in `inner`.
+macro_rules! sync_and_async {
     (impl $class:ident {
         $(
             $(#[doc = $doc:literal])+
@@ -17,7 +18,7 @@ macro_rules! twins {
                 #[allow(clippy::too_many_arguments)]
                 fn $sync(&self, py: pyo3::Python<'_> $(, $argument: $kind)*) -> pyo3::PyResult<$output> {
                     let $this = self.inner.clone();
-                    crate::runtime::block(py, async move { let result: Result<$output, crate::failure::Failure> = $body; result })
+                    crate::runtime::block_on(py, async move { let result: Result<$output, crate::failure::Failure> = $body; result })
                 }
 
                 $(#[doc = $doc])+
@@ -35,4 +36,4 @@ macro_rules! twins {
     };
 }
 
-pub(crate) use twins;
+pub(crate) use sync_and_async;

@@ -1,4 +1,4 @@
-//! What goes between Python's types and bytes: paths, contents, commands, times.
+//! Conversions between Python values and the core's types: paths, contents, commands, durations.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,13 +10,14 @@ use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::{PyByteArray, PyBytes, PyDelta, PyMapping, PyMappingMethods, PyMemoryView, PyNone, PyString};
 
-/// Python's way to have any bytes in a text: `os.fsdecode`.
+/// How `os.fsdecode` puts arbitrary bytes into a string.
 const ESCAPE: (&str, &str) = ("utf-8", "surrogateescape");
 
-/// A path of a sandbox: text, bytes or anything with `__fspath__`.
-pub struct RemotePath(pub RawPath);
+/// A path in a sandbox. Python passes str, bytes or anything with `__fspath__`, and gets str.
+#[derive(Clone)]
+pub struct SandboxPath(pub RawPath);
 
-impl<'py> FromPyObject<'_, 'py> for RemotePath {
+impl<'py> FromPyObject<'_, 'py> for SandboxPath {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
@@ -34,21 +35,12 @@ impl<'py> FromPyObject<'_, 'py> for RemotePath {
         }
         match object.call_method0("__fspath__") {
             Ok(path) if path.is_instance_of::<PyString>() || path.is_instance_of::<PyBytes>() => path.extract(),
-            _ => Err(wrong(object, "a path: str, bytes or os.PathLike")),
+            _ => Err(wrong_type(object, "a path (str, bytes or os.PathLike)")),
         }
     }
 }
 
-fn wrong(object: Borrowed<'_, '_, PyAny>, wanted: &str) -> PyErr {
-    let got = object.get_type().name().map_or_else(|_| "something else".to_owned(), |name| name.to_string());
-    PyTypeError::new_err(format!("{wanted} is wanted, not {got}"))
-}
-
-/// A path of a sandbox, on its way to Python.
-#[derive(Clone)]
-pub struct PathText(pub RawPath);
-
-impl<'py> IntoPyObject<'py> for PathText {
+impl<'py> IntoPyObject<'py> for SandboxPath {
     type Target = PyAny;
     type Output = Bound<'py, PyAny>;
     type Error = PyErr;
@@ -61,13 +53,18 @@ impl<'py> IntoPyObject<'py> for PathText {
     }
 }
 
-impl From<&RawPath> for PathText {
+impl From<&RawPath> for SandboxPath {
     fn from(path: &RawPath) -> Self {
         Self(path.clone())
     }
 }
 
-/// A content: text, or bytes of any kind. Immutable ones aren't copied.
+fn wrong_type(object: Borrowed<'_, '_, PyAny>, expected: &str) -> PyErr {
+    let got = object.get_type().name().map_or_else(|_| "something else".to_owned(), |name| name.to_string());
+    PyTypeError::new_err(format!("expected {expected}, got {got}"))
+}
+
+/// The contents of a file or of standard input. Python passes str or bytes, and gets bytes. Immutable objects aren't copied.
 pub struct Content(pub Bytes);
 
 impl<'py> FromPyObject<'_, 'py> for Content {
@@ -87,7 +84,7 @@ impl<'py> FromPyObject<'_, 'py> for Content {
             let bytes = object.py().get_type::<PyBytes>().call1((object,))?;
             return Ok(Self(Bytes::from_owner(bytes.extract::<PyBackedBytes>()?)));
         }
-        Err(wrong(object, "a content: str or bytes"))
+        Err(wrong_type(object, "str or bytes"))
     }
 }
 
@@ -99,27 +96,37 @@ impl AsRef<[u8]> for TextBytes {
     }
 }
 
-/// A command: a line for the shell, or a program and its arguments.
-pub struct Line(pub Program);
+impl<'py> IntoPyObject<'py> for Content {
+    type Target = PyBytes;
+    type Output = Bound<'py, PyBytes>;
+    type Error = std::convert::Infallible;
 
-impl<'py> FromPyObject<'_, 'py> for Line {
+    fn into_pyobject(self, py: Python<'py>) -> Result<Self::Output, Self::Error> {
+        Ok(PyBytes::new(py, &self.0))
+    }
+}
+
+/// A command: a shell command line, or a program and its arguments.
+pub struct CommandLine(pub Program);
+
+impl<'py> FromPyObject<'_, 'py> for CommandLine {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         if object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>() {
-            return Ok(Self(Program::Shell(object.extract::<RemotePath>()?.0)));
+            return Ok(Self(Program::Shell(object.extract::<SandboxPath>()?.0)));
         }
-        let wanted = "a command: a line for the shell, or a sequence of words";
-        let words: Vec<RemotePath> = object.extract().map_err(|_| wrong(object, wanted))?;
+        let expected = "a command (a shell command line, or a sequence of program and arguments)";
+        let words: Vec<SandboxPath> = object.extract().map_err(|_| wrong_type(object, expected))?;
         if words.is_empty() {
-            return Err(PyValueError::new_err("an empty sequence is no command: its first word is the program"));
+            return Err(PyValueError::new_err("the command is an empty sequence: its first item names the program"));
         }
         Ok(Self(Program::Argv(words.into_iter().map(|word| word.0).collect())))
     }
 }
 
-impl From<Line> for Command {
-    fn from(line: Line) -> Self {
+impl From<CommandLine> for Command {
+    fn from(line: CommandLine) -> Self {
         match line.0 {
             Program::Shell(line) => Self::shell(line),
             Program::Argv(words) => Self::argv(words),
@@ -127,7 +134,7 @@ impl From<Line> for Command {
     }
 }
 
-/// A time: a number of seconds, or a `timedelta`.
+/// A duration: a number of seconds or a `timedelta`.
 #[derive(Clone, Copy)]
 pub struct Seconds(pub Duration);
 
@@ -138,36 +145,43 @@ impl<'py> FromPyObject<'_, 'py> for Seconds {
         let seconds: f64 = if object.is_instance_of::<PyDelta>() {
             object.call_method0("total_seconds")?.extract()?
         } else {
-            object.extract().map_err(|_| wrong(object, "a time: seconds or a timedelta"))?
+            object.extract().map_err(|_| wrong_type(object, "a duration (seconds or a timedelta)"))?
         };
         Duration::try_from_secs_f64(seconds)
             .map(Self)
-            .map_err(|_| PyValueError::new_err(format!("{seconds} isn't a time: it has to be 0 or more seconds")))
+            .map_err(|_| PyValueError::new_err(format!("{seconds} isn't a duration: pass 0 or more seconds")))
     }
 }
 
 impl Seconds {
-    /// In whole milliseconds, at least one of them where it isn't nothing.
+    /// Rounds to whole milliseconds; a duration above zero gives at least 1.
     pub fn milliseconds(self) -> u64 {
         let whole = u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX);
         if self.0.is_zero() { 0 } else { whole.max(1) }
     }
 }
 
-/// A file's content, on its way to Python.
-pub struct FileBytes(pub Bytes);
+/// A duration in any form that a setting takes: seconds, a `timedelta` or a text such as "2h".
+#[derive(Clone, Copy)]
+pub struct Ttl(pub Duration);
 
-impl<'py> IntoPyObject<'py> for FileBytes {
-    type Target = PyBytes;
-    type Output = Bound<'py, PyBytes>;
-    type Error = std::convert::Infallible;
-
-    fn into_pyobject(self, py: Python<'py>) -> Result<Self::Output, Self::Error> {
-        Ok(PyBytes::new(py, &self.0))
+impl Ttl {
+    /// Unwraps an optional argument.
+    pub fn of(ttl: Option<Self>) -> Option<Duration> {
+        ttl.map(|ttl| ttl.0)
     }
 }
 
-/// None. Rust's own `()` would become an empty tuple.
+impl<'py> FromPyObject<'_, 'py> for Ttl {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let config = crate::settings::gather_one("ttl", &object)?;
+        config.ttl().map(Self).ok_or_else(|| wrong_type(object, "a duration (seconds, a timedelta or a text)"))
+    }
+}
+
+/// `None`. Rust's own `()` would become an empty tuple.
 pub struct Nothing;
 
 impl<'py> IntoPyObject<'py> for Nothing {
@@ -187,7 +201,7 @@ impl<'py> FromPyObject<'_, 'py> for Environment {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        let pairs = pairs::<RemotePath>(object, "environment variables: a mapping of str to str or bytes")?;
+        let pairs = pairs::<SandboxPath>(object, "environment variables (a mapping of str to str or bytes)")?;
         Ok(Self(pairs.into_iter().map(|(name, value)| (name, value.0)).collect()))
     }
 }
@@ -199,35 +213,15 @@ impl<'py> FromPyObject<'_, 'py> for Labels {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        Ok(Self(pairs::<String>(object, "labels: a mapping of str to str")?.into_iter().collect()))
+        Ok(Self(pairs::<String>(object, "labels (a mapping of str to str)")?.into_iter().collect()))
     }
 }
 
 fn pairs<'py, T: pyo3::conversion::FromPyObjectOwned<'py>>(
     object: Borrowed<'_, 'py, PyAny>,
-    wanted: &str,
+    expected: &str,
 ) -> PyResult<Vec<(String, T)>> {
-    let mapping = object.cast::<PyMapping>().map_err(|_| wrong(object, wanted))?;
-    let pair = |pair: Bound<'py, PyAny>| pair.extract::<(String, T)>().map_err(|_| wrong(object, wanted));
+    let mapping = object.cast::<PyMapping>().map_err(|_| wrong_type(object, expected))?;
+    let pair = |pair: Bound<'py, PyAny>| pair.extract::<(String, T)>().map_err(|_| wrong_type(object, expected));
     mapping.items()?.iter().map(pair).collect()
-}
-
-/// How long something may be, as settings have it: seconds, a `timedelta`, or a text such as "2h".
-#[derive(Clone, Copy)]
-pub struct Lifetime(pub Duration);
-
-impl Lifetime {
-    /// The time alone.
-    pub fn of(lifetime: Option<Self>) -> Option<Duration> {
-        lifetime.map(|lifetime| lifetime.0)
-    }
-}
-
-impl<'py> FromPyObject<'_, 'py> for Lifetime {
-    type Error = PyErr;
-
-    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        let config = crate::settings::gather_one("ttl", &object)?;
-        config.ttl().map(Self).ok_or_else(|| wrong(object, "a time: seconds, a timedelta or a text"))
-    }
 }
