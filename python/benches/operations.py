@@ -1,11 +1,11 @@
-"""Measures each operation of a Deep Agents backend on a cluster, three backends side by side in one run.
+"""Compares three Deep Agents backends on a cluster, operation by operation, in one run.
 
     podbay                podbay.deepagents.PodbaySandbox(mode="raw")
     langchain-kubernetes  its KubernetesSandbox, mode raw
-    scripts               Deep Agents' own BaseSandbox, whose scripts run by one pod exec each
+    scripts               Deep Agents' own BaseSandbox, which runs a script by one pod exec per operation
 
-Each has a pod of its own, of the same image with the same limits. The three take turns, operation by operation, so that
-what else the machine does hits all of them alike. Prints tables in Markdown; `--check` fails when a target is missed.
+Each has its own pod, with the same image and limits. They take turns operation by operation, so that other load on the
+machine affects all of them alike. Prints Markdown tables; `--check` fails if a target is missed.
 
     python operations.py --image localhost/debian:1 --namespace default
 """
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 FILES = 20
 ROOT = "/workspace/bench"
 PATIENCE = 5
-"""How many seconds an operation may take before it counts as one that doesn't work."""
+"""An operation that takes more seconds than this counts as broken."""
 
 
 @dataclass
 class Operation:
-    """Something that is measured: what it does, and what it must return."""
+    """An operation to measure, and a check of its result."""
 
     name: str
     run: Callable[[BaseSandbox, int], Any]
@@ -75,7 +75,7 @@ OPERATIONS = [
 
 @dataclass
 class Side:
-    """A backend, and what was measured of it."""
+    """A backend and its measurements."""
 
     name: str
     backend: BaseSandbox
@@ -83,7 +83,7 @@ class Side:
     broken: dict[str, str] = field(default_factory=dict)
 
     def measure(self, operation: Operation, turn: int) -> None:
-        """One turn. What fails once isn't tried again."""
+        """Measures one turn. An operation that failed isn't tried again."""
         if operation.name in self.broken:
             return
         begun = time.perf_counter()
@@ -101,18 +101,18 @@ class Side:
 
 
 def prepare(side: Side) -> None:
-    """The same files for each, made by a command: uploading is one of the things that may not work."""
+    """Creates the same files for each backend, by a command because uploads may not work."""
     source = "def f():\\n    return 1  # needle\\n"
     made = side.backend.execute(
         f"mkdir -p {ROOT}/tree && cd {ROOT} && printf '<0>' > counter && "
         f"for i in $(seq 0 {FILES - 1}); do printf '{source}' > f$i.py; printf '{source}' > tree/f$i.py; done"
     )
     if made.exit_code != 0:
-        raise SystemExit(f"{side.name}: the files can't be made: {made.output}")
+        raise SystemExit(f"{side.name}: can't create the files: {made.output}")
 
 
 def table(sides: list[Side]) -> str:
-    """Milliseconds: min, p50, p95, n; and how many times faster Podbay's p50 is."""
+    """Returns min, p50 and p95 in milliseconds, n, and how many times faster Podbay's p50 is."""
     lines = [
         "| operation | backend | min | p50 | p95 | n | podbay is faster |",
         "|---|---|---:|---:|---:|---:|---:|",
@@ -132,7 +132,7 @@ def table(sides: list[Side]) -> str:
 
 
 def missed(sides: list[Side]) -> list[str]:
-    """Targets that weren't reached, against the backends on which an operation works."""
+    """Returns the missed targets, compared with the backends on which an operation works."""
     found = []
     for operation in OPERATIONS:
         if operation.name in sides[0].broken:
@@ -144,17 +144,17 @@ def missed(sides: list[Side]) -> list[str]:
                 continue
             ratio = statistics.median(side.seconds[operation.name]) / ours
             if ratio < operation.target:
-                found.append(f"{operation.name}: {ratio:.1f} x {side.name}, {operation.target:.0f} x is wanted")
+                found.append(f"{operation.name}: {ratio:.1f} x {side.name}, target {operation.target:.0f} x")
     return found
 
 
 def main() -> None:
-    """Measures and prints."""
-    parser = argparse.ArgumentParser(description="Measures backends of Deep Agents on a cluster.")
+    """Measures and prints the tables."""
+    parser = argparse.ArgumentParser(description="Compares Deep Agents backends on a cluster.")
     parser.add_argument("--image", default="localhost/debian:1")
     parser.add_argument("--namespace", default="default")
     parser.add_argument("--turns", type=int, default=60)
-    parser.add_argument("--check", action="store_true", help="fail when a target is missed")
+    parser.add_argument("--check", action="store_true", help="fail if a target is missed")
     options = parser.parse_args()
     with ExitStack() as pods:
         sides = [
@@ -171,11 +171,11 @@ def main() -> None:
             for operation in OPERATIONS:
                 for side in sides:
                     side.measure(operation, turn)
-    print(f"\n## Operations on small files, {FILES} of them in a directory (milliseconds)\n\n{table(sides)}")
-    print("\n## What the binding adds to an operation of a local sandbox (microseconds)\n")
+    print(f"\n## Operations on small files, {FILES} per directory (milliseconds)\n\n{table(sides)}")
+    print("\n## Overhead of the Python binding on a local sandbox (microseconds)\n")
     overhead.main()
     if misses := missed(sides):
-        print("\nTargets that were missed:\n\n" + "\n".join(f"- {miss}" for miss in misses))
+        print("\nMissed targets:\n\n" + "\n".join(f"- {miss}" for miss in misses))
         if options.check:
             sys.exit(1)
 

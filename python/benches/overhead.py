@@ -1,6 +1,6 @@
-"""What the binding adds to an operation: the time that Python sees, less the time that the audit measured for it.
+"""Measures the binding's overhead: the time that Python sees, minus the time that the audit log has for the operation.
 
-The audit's line is written within what is counted as overhead, so the figures are upper bounds.
+The overhead includes writing the line of the audit log, so the numbers are upper bounds.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ COUNT = 2000
 
 
 def row(name: str, seen: list[int], log: Path) -> None:
-    """Prints the least, the middle and the 95th of a hundred of what was seen and of what the binding added."""
-    entries = [json.loads(line) for line in log.read_text().splitlines()[-len(seen) :]]
+    """Prints minimum, p50 and p95 of the total time and of the overhead, in microseconds."""
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    entries = [entry for entry in entries if "duration_us" in entry][-len(seen) :]
     added = sorted(total / 1e3 - entry["duration_us"] for total, entry in zip(seen, entries, strict=True))
     total = sorted(nanoseconds / 1e3 for nanoseconds in seen)
     cells = [f"{figures[int(len(figures) * part)]:.0f}" for figures in (total, added) for part in (0, 0.5, 0.95)]
@@ -31,7 +32,7 @@ def row(name: str, seen: list[int], log: Path) -> None:
 
 
 def calls(call: Callable[[], object]) -> list[int]:
-    """How long each of many calls takes, in nanoseconds."""
+    """Times many calls, in nanoseconds."""
     seen = []
     for _ in range(COUNT):
         begun = time.perf_counter_ns()
@@ -41,7 +42,7 @@ def calls(call: Callable[[], object]) -> list[int]:
 
 
 async def awaited(call: Callable[[], Coroutine[Any, Any, object]]) -> list[int]:
-    """The same for coroutines."""
+    """Times many coroutines, in nanoseconds."""
     seen = []
     for _ in range(COUNT):
         begun = time.perf_counter_ns()
@@ -51,8 +52,8 @@ async def awaited(call: Callable[[], Coroutine[Any, Any, object]]) -> list[int]:
 
 
 def main() -> None:
-    """Measures the operations that agents use most, in both manners."""
-    print("| operation | seen: min | p50 | p95 | added: min | p50 | p95 | n |\n|---|---|---|---|---|---|---|---|")
+    """Measures the operations that agents use most, sync and async."""
+    print("| operation | total: min | p50 | p95 | overhead: min | p50 | p95 | n |\n|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as directory:
         log = Path(directory) / "audit.jsonl"
         with podbay.Sandbox(audit_log=log) as sandbox:

@@ -1,4 +1,4 @@
-"""The backends that are measured, each in a pod of its own."""
+"""The backends to compare, each in its own pod."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def podbay_sandbox(image: str, namespace: str) -> Iterator[BaseSandbox]:
 
 @contextmanager
 def langchain_kubernetes(image: str, namespace: str, patience: int) -> Iterator[BaseSandbox]:
-    """The real package. Its pods have a working directory that belongs to root: a volume stands in for it."""
+    """The real langchain-kubernetes. Its pods' working directory belongs to root, so a volume is mounted there."""
     from langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig
 
     provider = KubernetesProvider(
@@ -53,7 +53,7 @@ def langchain_kubernetes(image: str, namespace: str, patience: int) -> Iterator[
 
 @contextmanager
 def scripts(image: str, namespace: str) -> Iterator[BaseSandbox]:
-    """Deep Agents' scripts, by the Kubernetes project's own client."""
+    """Deep Agents' scripts over the official Kubernetes client."""
     from kubernetes import client, config
 
     config.load_config()
@@ -93,7 +93,7 @@ def scripts(image: str, namespace: str) -> Iterator[BaseSandbox]:
 
 
 class ExecSandbox(BaseSandbox):
-    """The least that BaseSandbox needs: a pod exec for each command, and one for each file that goes in or out."""
+    """The minimum that BaseSandbox needs: one pod exec per command and per transferred file."""
 
     def __init__(self, core: Any, namespace: str, pod: str) -> None:
         self._core = core
@@ -102,32 +102,34 @@ class ExecSandbox(BaseSandbox):
 
     @property
     def id(self) -> str:
-        """The pod."""
+        """The pod's name."""
         return self._pod
 
     def execute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
-        """One exec."""
+        """Runs a command by one exec."""
         output, code = self._exec(command, timeout=timeout)
         return ExecuteResponse(output=output.decode("utf-8", "replace"), exit_code=code)
 
     def upload_files(self, files: list[tuple[str, bytes]]) -> list[FileUploadResponse]:
-        """One exec for each file: `head` knows how much is to come, since the client can't close its input."""
-        answers = []
+        """Uploads by one exec per file. `head` gets the size, because the client can't close standard input."""
+        responses = []
         for path, content in files:
-            place = shlex.quote(path)
-            output, code = self._exec(f"mkdir -p $(dirname {place}) && head -c {len(content)} > {place}", stdin=content)
-            answers.append(
+            quoted = shlex.quote(path)
+            output, code = self._exec(
+                f"mkdir -p $(dirname {quoted}) && head -c {len(content)} > {quoted}", stdin=content
+            )
+            responses.append(
                 FileUploadResponse(path=path, error=None if code == 0 else output.decode("utf-8", "replace"))
             )
-        return answers
+        return responses
 
     def download_files(self, paths: list[str]) -> list[FileDownloadResponse]:
-        """One exec for each file."""
-        answers = []
+        """Downloads by one exec per file."""
+        responses = []
         for path in paths:
             output, code = self._exec(f"cat {shlex.quote(path)}")
-            answers.append(FileDownloadResponse(path=path, content=output if code == 0 else None))
-        return answers
+            responses.append(FileDownloadResponse(path=path, content=output if code == 0 else None))
+        return responses
 
     def _exec(self, command: str, *, stdin: bytes | None = None, timeout: int | None = None) -> tuple[bytes, int]:
         from kubernetes.stream import stream
@@ -147,7 +149,7 @@ class ExecSandbox(BaseSandbox):
             if stdin is not None:
                 session.write_stdin(stdin)
             session.run_forever(timeout=timeout or 60)
-            # Before the output: reading that empties the channel with the code.
+            # Read the code first: reading the output empties the channel that has the code.
             code = int(session.returncode or 0)
             return session.read_all(), code
         finally:

@@ -1,4 +1,4 @@
-"""A chat server: every conversation has its own sandbox, and any number of servers may serve any conversation.
+"""A chat server: every conversation has its own sandbox, and any number of servers can serve any conversation.
 
 pip install fastapi uvicorn
 MODEL=anthropic:claude-sonnet-4-5 uvicorn --factory fastapi_app:create_app
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 def create_app(model: BaseChatModel | str | None = None, manager: SandboxManager | None = None) -> FastAPI:
-    """The application. Sandboxes end when they weren't used for half an hour, and not with the server."""
+    """Creates the application. Sandboxes end after half an hour without use, not with the server."""
     manager = manager or SandboxManager(idle_ttl="30m")
-    # Messages are kept in this process. Several servers want a checkpointer that they share, such as PostgresSaver;
-    # the sandboxes are found by the thread's name in any case.
+    # Messages are kept in this process. Several servers need a shared checkpointer such as PostgresSaver; sandboxes
+    # are found by the thread's name in any case.
     agent = manager.create_agent(model or os.environ["MODEL"], checkpointer=MemorySaver())
 
     @asynccontextmanager

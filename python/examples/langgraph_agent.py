@@ -1,9 +1,9 @@
-"""Two graphs with a sandbox per thread: the agent itself, and a graph of one's own around one.
+"""Two graphs with a sandbox per thread: an agent, and a custom graph around an agent.
 
     pip install 'langgraph-cli[inmem]'
     MODEL=anthropic:claude-sonnet-4-5 langgraph dev
 
-`langgraph.json` beside this file names both. `langgraph dev` and LangGraph Platform bring their own checkpointer.
+`langgraph.json` in this directory lists both. `langgraph dev` and LangGraph Platform provide their own checkpointer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ manager = SandboxManager(idle_ttl="30m", labels={"app": "my-agent"})
 
 
 class State(TypedDict):
-    """What the graph of one's own remembers of a thread."""
+    """The state of the custom graph."""
 
     messages: Annotated[list[Any], add_messages]
     sandbox_id: str | None
@@ -32,33 +32,33 @@ class State(TypedDict):
 
 
 def agent(model: BaseChatModel | str | None = None, **options: Any) -> Any:
-    """The agent as the top graph: tokens and tool calls stream, and the sandbox is made by the first tool call."""
+    """Returns the agent itself: tokens and tool calls stream, and the first tool call creates the sandbox."""
     return manager.create_agent(model or os.environ["MODEL"], system_prompt="You are a data analyst.", **options)
 
 
 def pipeline(model: BaseChatModel | str | None = None, **options: Any) -> Any:
-    """A graph that has the sandbox made, looks at it without a model, and then lets an agent work in it."""
+    """Returns a graph that creates the sandbox, inspects it without a model, and then runs an agent in it."""
 
-    async def look(_: State) -> dict[str, str]:
-        answer = await manager.backend.aexecute("python3 --version")
-        return {"packages": answer.output.strip()}
+    async def inspect(_: State) -> dict[str, str]:
+        result = await manager.backend.aexecute("python3 --version")
+        return {"packages": result.output.strip()}
 
     graph = StateGraph(State)
     graph.add_node("setup", manager.create_setup_node())
-    graph.add_node("look", look)
+    graph.add_node("inspect", inspect)
     graph.add_node("agent", create_deep_agent(model or os.environ["MODEL"], backend=manager.backend))
     graph.add_edge(START, "setup")
-    graph.add_edge("setup", "look")
-    graph.add_edge("look", "agent")
+    graph.add_edge("setup", "inspect")
+    graph.add_edge("inspect", "agent")
     graph.add_edge("agent", END)
     return graph.compile(**options)
 
 
 def make_agent() -> Any:
-    """For `langgraph.json`, which takes functions without arguments."""
+    """The entry point for `langgraph.json`, which takes functions without arguments."""
     return agent()
 
 
 def make_pipeline() -> Any:
-    """For `langgraph.json`."""
+    """The entry point for `langgraph.json`."""
     return pipeline()

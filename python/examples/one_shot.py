@@ -1,8 +1,8 @@
-"""One sandbox, one task: the agent's files and commands are in the sandbox, which is gone afterwards.
+"""One sandbox for one task: the agent works in the sandbox, which is deleted afterwards.
 
     MODEL=anthropic:claude-sonnet-4-5 python one_shot.py "Write and run a script that prints the Fibonacci sequence"
 
-The sandbox is on this machine; `PODBAY_MODE=raw` puts it on the cluster of your kubeconfig.
+The sandbox runs on this machine, or with `PODBAY_MODE=raw` in the cluster of your kubeconfig.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def solve(model: BaseChatModel | str, task: str) -> str:
-    """What the agent says when it is done."""
+    """Runs the agent and returns its last message."""
     with PodbaySandbox() as sandbox:
         agent = create_deep_agent(model=model, backend=sandbox)
         result = agent.invoke({"messages": [("user", task)]})

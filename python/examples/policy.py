@@ -1,6 +1,6 @@
-"""Rules on paths and commands, and a record of everything the agent did.
+"""Rules on paths and commands, and an audit log of everything the agent does.
 
-Rules are a guardrail in front of the sandbox, which is the wall: they keep an honest agent from mistakes.
+The sandbox is the security boundary. Rules are guardrails in front of it that keep a well-meaning agent from mistakes.
 
     MODEL=anthropic:claude-sonnet-4-5 python policy.py "Clean up the workspace"
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def careful(audit: Callable[[str, str, dict[str, Any]], object]) -> PodbaySandbox:
-    """A sandbox in which only /workspace may be changed, some commands may not be run, and everything is recorded."""
+    """Returns a sandbox that only changes /workspace, refuses some commands, and records everything."""
     return PodbaySandbox(
         allow_prefixes=["/workspace", *ARTEFACT_PATHS],
         deny_prefixes=["/workspace/.git"],
@@ -34,7 +34,7 @@ def careful(audit: Callable[[str, str, dict[str, Any]], object]) -> PodbaySandbo
 
 
 def solve(model: BaseChatModel | str, task: str, audit: Callable[[str, str, dict[str, Any]], object]) -> str:
-    """What the agent says when it is done."""
+    """Runs the agent and returns its last message."""
     with careful(audit) as sandbox:
         agent = create_deep_agent(model=model, backend=sandbox)
         result = agent.invoke({"messages": [("user", task)]})
@@ -42,7 +42,7 @@ def solve(model: BaseChatModel | str, task: str, audit: Callable[[str, str, dict
 
 
 def to_stderr(operation: str, target: str, details: dict[str, Any]) -> None:
-    """Writes one line for each operation."""
+    """Prints one line per operation."""
     print(operation, target, json.dumps(details, default=str), file=sys.stderr)
 
 

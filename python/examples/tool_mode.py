@@ -1,4 +1,4 @@
-"""A sandbox as a tool: the agent's files are in its state, and each piece of code runs in a sandbox of its own.
+"""A sandbox as a tool: the agent's files are in its state, and each call runs code in a fresh sandbox.
 
 MODEL=anthropic:claude-sonnet-4-5 python tool_mode.py data.csv "What is the mean of the second column?"
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def analyse(model: BaseChatModel | str, file: Path, question: str) -> str:
-    """The answer to a question about a file."""
+    """Asks the agent a question about a file."""
     agent = create_deep_agent(
         model=model,
         tools=[execute_python_tool(timeout=60, memory="512MiB")],

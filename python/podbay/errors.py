@@ -1,7 +1,7 @@
-"""What can go wrong, under the names that it has in Rust.
+"""Exceptions, with the same names as in Rust.
 
-Everything derives from `PodbayError`. Where Python has a word for a failure, ours is that too: a missing file is also a
-`FileNotFoundError`, a sandbox that can't be reached also a `ConnectionError`.
+All derive from `PodbayError`, and from a built-in exception where one fits: a missing file is also a
+`FileNotFoundError`, an unreachable sandbox also a `ConnectionError`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 
 
 class PodbayError(Exception):
-    """Anything that Podbay reports."""
+    """The base of all of Podbay's exceptions."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -51,12 +51,12 @@ class PodbayError(Exception):
 
 
 class OperationError(PodbayError):
-    """The sandbox answered that it can't.
+    """An operation failed in the sandbox.
 
-    `code` is for programs (`not_found`, `string_not_unique`, …; docs/protocol.md lists them), `path` what it is about,
-    and `count` a number that belongs to the failure: the lines of a file that is shorter than the offset, the
-    occurrences of a text that isn't unique, the size of a file that is too large. `errno` is the kernel's number for a
-    program that couldn't be started.
+    `code` is for programs (`not_found`, `string_not_unique`, …; docs/protocol.md lists them). `path` is the path that
+    the failure is about. `count` depends on the code: how many lines a file has that is shorter than the offset, how
+    often a text occurs that isn't unique, the size of a file that is too large. `errno` is the kernel's error number if
+    a program couldn't be started.
     """
 
     def __init__(
@@ -78,31 +78,31 @@ class OperationError(PodbayError):
 
 
 class NotFound(OperationError, FileNotFoundError):
-    """There is nothing at the path."""
+    """The path doesn't exist."""
 
 
 class AlreadyExists(OperationError, FileExistsError):
-    """Something is there already and the caller asked not to replace it."""
+    """The path exists, and the caller asked not to replace it."""
 
 
 class IsDirectory(OperationError, IsADirectoryError):
-    """A file was wanted and the path is a directory."""
+    """The path is a directory, but the operation needs a file."""
 
 
 class NotADirectory(OperationError, NotADirectoryError):
-    """A directory was wanted and the path, or a part of it, is something else."""
+    """The path, or one of its parents, isn't a directory."""
 
 
 class PolicyDenied(OperationError, PermissionError):
-    """A rule on paths or commands forbids it, or leads out of the root."""
+    """A rule on paths or commands forbids the operation, or the path leaves the root directory."""
 
 
 class OperationTimedOut(OperationError, TimeoutError):
-    """The operation took longer than it may. A command whose time was up is no error: its result says so."""
+    """The operation took too long. A command that times out isn't an exception; its result says so."""
 
 
 class CommandFailed(PodbayError):
-    """A command ended with another code than 0, and `ExecResult.check` was asked."""
+    """`ExecResult.check` was called on a command that failed."""
 
     def __init__(self, message: str, result: ExecResult) -> None:
         super().__init__(message)
@@ -113,47 +113,47 @@ class CommandFailed(PodbayError):
 
 
 class Unreachable(PodbayError, ConnectionError):
-    """The sandbox can't be reached, and trying again for a while didn't help."""
+    """The sandbox or the cluster can't be reached, even after retrying for a while."""
 
 
 class SandboxRestarted(PodbayError):
-    """The sandbox was restarted while something was being changed: it may have been changed or not."""
+    """The sandbox was restarted during an operation that changes something, which may or may not have taken effect."""
 
 
 class DeadlineExceeded(PodbayError, TimeoutError):
-    """A command's time was up long ago and the sandbox didn't say how it ended: it may still run."""
+    """A command should have timed out long ago, but the sandbox doesn't answer: the command may still be running."""
 
 
 class VersionMismatch(OperationError):
-    """The two sides speak different versions of the protocol."""
+    """Client and sandbox speak different versions of the protocol."""
 
 
 class BadAnswer(PodbayError):
-    """What came from the sandbox isn't an answer."""
+    """The sandbox sent an invalid response."""
 
 
 class SandboxNotFound(PodbayError, LookupError):
-    """There is no such sandbox."""
+    """The sandbox doesn't exist."""
 
 
 class ClosedError(PodbayError):
-    """The object was closed, or its sandbox deleted, before."""
+    """The object is closed, or its sandbox was deleted."""
 
 
 class ProviderError(PodbayError):
-    """A sandbox can't be made, found or removed."""
+    """A sandbox can't be created, found or deleted."""
 
 
 class StartupFailed(ProviderError):
-    """The sandbox's pod can't start; the message has the reason and the pod's events."""
+    """The sandbox's pod can't start. The message has the reason and the pod's events."""
 
 
 class StartupTimeout(ProviderError, TimeoutError):
-    """The sandbox's pod wasn't running in time; the message has the pod's events."""
+    """The sandbox's pod didn't start in time. The message has the pod's events."""
 
 
 class PodGone(ProviderError):
-    """The sandbox's pod isn't there any more."""
+    """The sandbox's pod no longer exists."""
 
 
 class PermissionDenied(OperationError, ProviderError, PermissionError):
@@ -164,12 +164,12 @@ class PermissionDenied(OperationError, ProviderError, PermissionError):
 
 
 class ConfigError(PodbayError, ValueError):
-    """A setting is unknown or makes no sense."""
+    """A setting is unknown or invalid."""
 
 
 class LocalFileError(PodbayError, OSError):
-    """A file of this machine can't be read or written."""
+    """A file on this machine can't be read or written."""
 
 
 class ForkError(PodbayError, RuntimeError):
-    """The process is a fork of one that used Podbay: threads and connections stayed with the parent."""
+    """The process was forked from one that used Podbay, whose threads and connections stayed with the parent."""

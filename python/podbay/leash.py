@@ -1,7 +1,7 @@
-"""Ends a sandbox with the process that asks for it, however that process ends: `python -m podbay.leash`.
+"""Deletes a sandbox when the process that uses it ends, however it ends: `python -m podbay.leash`.
 
-Local sandboxes have this from the kernel. A pod is far away from the process that uses it, so a process nearby waits
-for the end of a pipe, and then deletes the pod.
+The kernel does this for local sandboxes. For pods, a small process on this machine waits until the pipe from its parent
+closes, and then deletes the pod.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import podbay
 
 
 class Leash:
-    """While this is held, the sandbox may live. It needn't be there yet."""
+    """Keeps a sandbox alive while it is held. The sandbox needn't exist yet."""
 
     def __init__(self, settings: dict[str, Any], sandbox: str) -> None:
-        # Isolated, so that nothing in the working directory is imported; and in a session of its own, because whoever
-        # ends this process may end all of its group.
+        # Isolated (-I), so that nothing is imported from the working directory; and in its own session, because whoever
+        # kills this process may kill its whole process group.
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-m", "podbay.leash"],
             stdin=subprocess.PIPE,
@@ -36,13 +36,13 @@ class Leash:
         return self._process.stdin
 
     def let_go(self) -> None:
-        """Ends the sandbox, if it is still there, and waits for that."""
+        """Deletes the sandbox if it still exists, and waits for that."""
         self._pipe().close()
         self._process.wait()
 
 
 def main() -> None:
-    """Waits until nobody holds the leash any more."""
+    """Waits until nobody holds the leash, then deletes the sandbox."""
     settings, sandbox = json.loads(sys.stdin.buffer.readline())
     sys.stdin.buffer.read()
     podbay.Provider(**settings).delete(sandbox)

@@ -1,4 +1,4 @@
-"""A sandbox as a tool: an agent with files of its own runs Python in a fresh sandbox, once per call.
+"""A sandbox as a tool: each call runs Python in a fresh sandbox, with a copy of the agent's virtual files.
 
     from deepagents import create_deep_agent
     from podbay.tool import PROMPT_SUFFIX, execute_python_tool
@@ -6,8 +6,8 @@
     prompt = "You are a data analyst." + PROMPT_SUFFIX
     agent = create_deep_agent(model, tools=[execute_python_tool()], system_prompt=prompt)
 
-The agent's virtual files (`state["files"]`) are in `/app` when the code runs; what the code writes is gone afterwards.
-Where files and installed packages shall stay from call to call, give the agent a sandbox as its backend instead:
+The agent's virtual files (`state["files"]`) are copied to `/app` before the code runs; what it writes is discarded.
+To keep files and installed packages between calls, give the agent a sandbox as its backend instead:
 `podbay.deepagents` and `podbay.langgraph`.
 """
 
@@ -43,34 +43,33 @@ logger = logging.getLogger(__name__)
 __all__ = ["PROMPT_SUFFIX", "UPLOAD_DIR", "execute_python_tool", "seed_files"]
 
 UPLOAD_DIR = "/app"
-"""Where the virtual files are, and where the code starts."""
+"""The directory of the virtual files, and the working directory of the code."""
 
 PROMPT_SUFFIX = (
-    "\n\nYou have a tool `execute_python(code)`. It runs Python 3 in a fresh sandbox: nothing that one call leaves "
-    "behind (variables, files, installed packages) is there for the next one, so put into one call what belongs "
-    "together and print what you want to know. Before each call your virtual files are copied into `/app/`, the "
-    "working directory: a file `data.csv` is `/app/data.csv` there. The answer is `exit=<code>` and, below it, "
-    "everything that was printed."
+    "\n\nYou have a tool `execute_python(code)`. It runs Python 3 in a fresh sandbox: nothing (variables, files, "
+    "installed packages) is kept from one call to the next, so do everything that belongs together in one call and "
+    "print what you want to know. Before each call your virtual files are copied to `/app/`, the working directory: "
+    "`data.csv` becomes `/app/data.csv`. The result is `exit=<code>`, followed by everything that was printed."
 )
-"""What to add to the system prompt of an agent that has the tool."""
+"""Text to append to the system prompt of an agent that has the tool."""
 
 
 def seed_files(files: Mapping[str, Any] | None) -> list[tuple[str, bytes]]:
-    """What virtual files are in the sandbox: absolute paths below `/app`, and their bytes.
+    """Converts virtual files to the files of the sandbox: absolute paths below `/app`, and their bytes.
 
-    A file is a mapping with `content` (a text, or the list of its lines) and perhaps `encoding` (`utf-8` or `base64`),
-    or just a text or bytes. A relative path is one below `/app`, and so is an absolute one: `/data.csv`, as Deep Agents
-    names its virtual files, is `/app/data.csv`, and `/app/data.csv` stays what it is.
+    A file is a mapping with `content` (a text or a list of lines) and optionally `encoding` (`utf-8` or `base64`), or
+    just a text or bytes. Relative and absolute paths alike are placed below `/app`: `/data.csv`, as Deep Agents names
+    its virtual files, becomes `/app/data.csv`; `/app/data.csv` stays as it is.
     """
-    return [(_place(path), _content(path, file)) for path, file in (files or {}).items()]
+    return [(_target(path), _content(path, file)) for path, file in (files or {}).items()]
 
 
-def _place(path: str) -> str:
+def _target(path: str) -> str:
     below = path.removeprefix(UPLOAD_DIR) if path == UPLOAD_DIR or path.startswith(UPLOAD_DIR + "/") else path
-    place = posixpath.normpath(f"{UPLOAD_DIR}/{below.lstrip('/')}")
-    if not place.startswith(UPLOAD_DIR + "/") or "\0" in place:
-        raise ValueError(f"The virtual file {path!r} can't be in {UPLOAD_DIR}: use a path below it")
-    return place
+    target = posixpath.normpath(f"{UPLOAD_DIR}/{below.lstrip('/')}")
+    if not target.startswith(UPLOAD_DIR + "/") or "\0" in target:
+        raise ValueError(f"the virtual file {path!r} is outside of {UPLOAD_DIR}: use a path below it")
+    return target
 
 
 def _content(path: str, file: Any) -> bytes:
@@ -84,19 +83,19 @@ def _content(path: str, file: Any) -> bytes:
         return content
     if not isinstance(content, str):
         raise ValueError(
-            f"The virtual file {path!r} has content of the type {type(content).__name__}: use text or bytes"
+            f"the content of the virtual file {path!r} is of type {type(content).__name__}: use text or bytes"
         )
     match encoding:
         case "utf-8":
-            # What can't be encoded stays visible; one odd character must not stop the whole call.
+            # Keep lone surrogates: one odd character must not fail the whole call.
             return content.encode("utf-8", "surrogatepass")
         case "base64":
             try:
                 return base64.b64decode(content, validate=True)
             except binascii.Error as error:
-                raise ValueError(f"The virtual file {path!r} isn't valid base64: {error}") from error
+                raise ValueError(f"the virtual file {path!r} isn't valid base64: {error}") from error
         case _:
-            raise ValueError(f"The virtual file {path!r} has the encoding {encoding!r}: use utf-8 or base64")
+            raise ValueError(f"the virtual file {path!r} has the unknown encoding {encoding!r}: use utf-8 or base64")
 
 
 def execute_python_tool(
@@ -109,12 +108,12 @@ def execute_python_tool(
     output_limit: int | None = None,
     **settings: Any,
 ) -> BaseTool:
-    """A LangChain tool that runs Python code in a sandbox of its own.
+    """Returns a LangChain tool that runs Python code in a fresh sandbox.
 
-    Each call makes a sandbox, copies `state["files"]` into it, runs the code and removes the sandbox, also when the
-    call is cancelled. It answers `exit=<code>`, a line break, and what was printed; what went wrong on our side it
-    tells the model in the same way, as text. Settings are those of `podbay.Sandbox`; `timeout` (300 s) and
-    `output_limit` (1 MiB) bound the code.
+    Each call creates a sandbox, copies `state["files"]` into it, runs the code and deletes the sandbox, even if the
+    call is cancelled. The tool returns `exit=<code>`, a line break and what was printed; failures of the sandbox are
+    reported to the model in the same format. Settings are those of `podbay.Sandbox`; `timeout` (default 300 s) and
+    `output_limit` (default 1 MiB) limit the code.
     """
     runs = _Runs(mode, python, {"timeout": timeout, "output_limit": output_limit}, settings)
     return StructuredTool.from_function(
@@ -128,24 +127,24 @@ def execute_python_tool(
 
 _DESCRIPTION = (
     "Runs Python 3 code in a fresh sandbox, with your virtual files in /app (the working directory), and returns "
-    "`exit=<code>` and everything that was printed. Nothing is kept from one call to the next."
+    "`exit=<code>` and everything that was printed. Nothing is kept between calls."
 )
 
 
-# How many seconds a sandbox has beyond those of the code: for its start, and for large files.
+# How many seconds a sandbox may live beyond the timeout of the code: for its start, and for uploading large files.
 _SPARE = 600
 
 
 class _Runs:
-    """The runs of one tool: they share a provider and nothing else."""
+    """Runs the calls of one tool, which share only a provider."""
 
     def __init__(self, mode: str | None, python: str, bounds: dict[str, Any], settings: dict[str, Any]) -> None:
         self._mode = mode
-        # Unbuffered, so that output and errors come in the order in which they were printed.
+        # Unbuffered, so that output and errors appear in the order in which they were printed.
         self._command = [python, "-u", "-"]
         self._bounds = {key: value for key, value in bounds.items() if value is not None}
         self._settings = settings
-        # For when this process is killed and can't delete what it made.
+        # Ends the sandbox if this process is killed and can't delete it.
         self._ttl = settings.pop("ttl", None) or self._bounds.get("timeout", 300) + _SPARE
 
     def run(self, code: str, state: Annotated[dict[str, Any] | None, InjectedState] = None) -> str:
@@ -177,12 +176,12 @@ class _Runs:
         provider = podbay.Provider(self._mode, **self._settings)
         if provider.mode == "local":
             return provider
-        # The working directory is a volume that the sandbox's user may write to, whoever owns the image's /app.
+        # The working directory is a volume that the sandbox's user can write to, whoever owns the image's /app.
         return podbay.Provider(self._mode, **{"workdir": UPLOAD_DIR, **self._settings})
 
     @contextmanager
     def _sandbox(self) -> Iterator[podbay.Sandbox]:
-        # Named here, so that it can be deleted also when the making of it was interrupted.
+        # Named here, so that it can be deleted even if its creation was interrupted.
         provider, name = self._provider, _name()
         try:
             if provider.mode != "local":
@@ -212,18 +211,18 @@ class _Runs:
                 await provider.adelete(name)
 
     def _local(self, name: str, directory: str) -> podbay.Sandbox:
-        """A sandbox on this machine has a read-only root, so that /app has to be brought along."""
+        """Creates a sandbox on this machine, with /app as a mount because its root is read-only."""
         mounts = [*self._settings.get("mounts", ()), f"{directory}:{UPLOAD_DIR}:rw"]
         return podbay.Sandbox(self._mode, id=name, ttl=self._ttl, **{**self._settings, "mounts": mounts})
 
 
 @contextmanager
 def _left_behind(name: str) -> Iterator[None]:
-    """The code has run and its answer counts, also when the sandbox can't be deleted: its time ends it then."""
+    """Logs a failed deletion instead of raising it: the code's result still counts, and the TTL ends the sandbox."""
     try:
         yield
     except podbay.PodbayError as error:
-        logger.warning("the sandbox %s couldn't be deleted and ends by itself: %s", name, error)
+        logger.warning("the sandbox %s couldn't be deleted, and will end by its TTL: %s", name, error)
 
 
 def _name() -> str:
@@ -231,23 +230,23 @@ def _name() -> str:
 
 
 def _directory() -> tempfile.TemporaryDirectory[str]:
-    # No part of a mount's path may be a symbolic link.
+    # A mount's path must not contain symbolic links.
     return tempfile.TemporaryDirectory(prefix="podbay-app-", dir=os.path.realpath(tempfile.gettempdir()))
 
 
 def _files(state: dict[str, Any] | None) -> list[tuple[str, bytes]]:
-    # A graph's state is a mapping, or an object with attributes where its schema is a class.
+    # A graph's state is a mapping, or an object with attributes if its schema is a class.
     return seed_files(state.get("files") if isinstance(state, Mapping) else getattr(state, "files", None))
 
 
 def _answer(result: podbay.ExecResult) -> str:
     notes = ""
     if result.timed_out:
-        notes += "\n[The code took too long and was ended.]"
+        notes += "\n[The code timed out and was killed.]"
     elif result.out_of_memory:
         notes += "\n[The code ran out of memory.]"
     if result.truncated:
-        notes += "\n[The middle of the output was left out.]"
+        notes += "\n[The middle of the output was omitted.]"
     return f"exit={result.exit_code}\n{result.output}{notes}"
 
 

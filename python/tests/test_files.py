@@ -58,7 +58,7 @@ def test_contents_of_every_kind(sandbox):
     for content in ("hé", b"h\xc3\xa9", bytearray(b"h\xc3\xa9"), memoryview(b"xh\xc3\xa9")[1:]):
         sandbox.write("f", content)
         assert sandbox.read_bytes("f") == b"h\xc3\xa9"
-    with pytest.raises(TypeError, match="a content"):
+    with pytest.raises(TypeError, match="expected str or bytes, got int"):
         sandbox.write("f", 7)
     with pytest.raises(ValueError, match="UTF-8"):
         sandbox.write("f", "\ud800")
@@ -68,7 +68,7 @@ def test_paths_of_every_kind(sandbox):
     for path in ("/workspace/p", b"/workspace/p", PurePosixPath("/workspace/p")):
         sandbox.write(path, "x")
         assert sandbox.stat(path).path == "/workspace/p"
-    with pytest.raises(TypeError, match="a path"):
+    with pytest.raises(TypeError, match="expected a path"):
         sandbox.read(7)
     with pytest.raises(podbay.OperationError) as raised:
         sandbox.read("a\0b")
@@ -220,3 +220,27 @@ def test_where_agents_put_things_works(sandbox):
     for place in ("/large_tool_results/x", "/conversation_history/y.md", "/blobs/z"):
         sandbox.write(place, "kept")
         assert sandbox.read(place).text == "kept"
+
+
+def test_a_tree_is_listed_whole_and_page_by_page(sandbox):
+    sandbox.upload([("t/a/x.txt", b"12345"), ("t/b.txt", b""), ("t/a/deep/y.txt", b"y")])
+    sandbox.run("ln -s b.txt t/link").check()
+    tree = sandbox.tree("t")
+    assert (tree.path, len(tree), tree.partial) == ("/workspace/t", 6, None)
+    assert [(entry.relative, entry.kind) for entry in tree] == [
+        ("a", "dir"),
+        ("a/deep", "dir"),
+        ("a/deep/y.txt", "file"),
+        ("a/x.txt", "file"),
+        ("b.txt", "file"),
+        ("link", "link"),
+    ]
+    by_name = {entry.relative: entry for entry in tree.entries}
+    assert (by_name["a/x.txt"].path, by_name["a/x.txt"].size) == ("/workspace/t/a/x.txt", 5)
+    assert (by_name["link"].target, by_name["b.txt"].target) == ("b.txt", None)
+    assert [entry.relative for entry in sandbox.tree("t", max_depth=1)] == ["a", "b.txt", "link"]
+    first = sandbox.tree("t", limit=2)
+    assert first.partial is not None
+    rest = sandbox.tree("t", after=first.entries[-1].relative)
+    assert [entry.path for entry in [*first, *rest]] == [entry.path for entry in tree]
+    assert any(entry.relative == "t/a/x.txt" for entry in sandbox.tree())

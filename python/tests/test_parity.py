@@ -44,6 +44,8 @@ CALLS = [
     ("glob", ("..",), {}),
     ("grep", ("one",), {"max_count": 1}),
     ("grep", ("one", "missing"), {}),
+    ("tree", ("d",), {"max_depth": 2}),
+    ("tree", ("missing",), {}),
     ("delete", ("d",), {}),
     ("delete", ("missing",), {}),
     ("mkdir", ("m/n",), {}),

@@ -5,6 +5,7 @@ mod cluster;
 mod dependencies;
 mod fuzz;
 mod python;
+mod reference;
 mod security;
 mod summary;
 mod test;
@@ -24,6 +25,12 @@ enum Command {
     Fuzz(fuzz::Options),
     /// Attacks sandboxes of every kind and writes the results into docs/security-tests.md.
     SecurityTests,
+    /// Generates a reference page in docs/reference.
+    Reference {
+        /// The page to generate.
+        #[arg(value_enum)]
+        page: reference::Page,
+    },
     /// Measures, both sides in one run.
     Bench(bench::Options),
     /// Starts, shows and ends real Kubernetes clusters for tests.
@@ -36,6 +43,7 @@ fn main() -> ExitCode {
         Command::Test(options) => return test::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
         Command::SecurityTests => security::run(),
+        Command::Reference { page } => reference::run(page),
         Command::Bench(options) => bench::run(&options),
         Command::Cluster(action) => cluster::run(action),
     };

@@ -6,6 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use rig::{Cache, Cluster};
 
+use crate::reference;
 use crate::summary::Part;
 use crate::tools::{root, run, run_tests, say};
 
@@ -33,8 +34,8 @@ fn package() -> PathBuf {
     root().join("python")
 }
 
-/// An environment of its own in the cache, with the tools.
-struct Environment(PathBuf);
+/// A virtual environment in the cache, with the tools.
+pub struct Environment(PathBuf);
 
 impl Environment {
     fn ready() -> Result<Self> {
@@ -61,7 +62,8 @@ impl Environment {
             .arg(wheel))
     }
 
-    fn program(&self, name: &str) -> Command {
+    /// A program of the environment, run in the package's directory.
+    pub fn program(&self, name: &str) -> Command {
         let mut command = Command::new(self.0.join("bin").join(name));
         command.current_dir(package());
         command
@@ -79,29 +81,39 @@ pub fn lint(results: &mut Part) {
         Ok(environment) => environment,
         Err(error) => return results.fail(format!("no Python environment: {error:#}")),
     };
-    results.check("ruff check", run(environment.program("ruff").args(["check", "."])));
-    results.check("ruff format", run(environment.program("ruff").args(["format", "--check", "."])));
+    let ruff = |arguments: &[&str]| {
+        let generator = reference::python_generator();
+        run(environment.program("ruff").args(arguments).args(["--config", "pyproject.toml", "."]).arg(generator))
+    };
+    results.check("ruff check", ruff(&["check"]));
+    results.check("ruff format", ruff(&["format", "--check"]));
     results.check("mypy", run(&mut environment.program("mypy")));
 }
 
 /// Builds the wheel, installs it and runs the tests on what was installed; with a cluster also those that need one.
 pub fn test(cluster: Option<&Cluster>, results: &mut Part) {
-    let installed = || -> Result<(Environment, PathBuf, Command)> {
-        let environment = Environment::ready()?;
-        let wheel = build(&environment, "dev")?;
-        environment.install(&wheel)?;
+    let ready = installed().and_then(|(environment, wheel)| {
         let pytest = pytest(&environment, cluster)?;
         Ok((environment, wheel, pytest))
-    };
-    let (environment, wheel, mut pytest) = match installed() {
-        Ok(installed) => installed,
+    });
+    let (environment, wheel, mut pytest) = match ready {
+        Ok(ready) => ready,
         // Without the wheel there is nothing to test.
         Err(error) => return results.fail(format!("the wheel: {error:#}")),
     };
+    results.check("docs/reference/python.md", reference::check_python(&environment));
     let (heard, outcome) = run_tests(&mut pytest);
     results.add(heard, outcome);
     let matrix = run(environment.program("python").arg("tests/deepagents/matrix.py").arg(&wheel));
     results.check("versions of Deep Agents (matrix.py)", matrix);
+}
+
+/// Builds the wheel and installs it.
+pub fn installed() -> Result<(Environment, PathBuf)> {
+    let environment = Environment::ready()?;
+    let wheel = build(&environment, "dev")?;
+    environment.install(&wheel)?;
+    Ok((environment, wheel))
 }
 
 /// pytest, ready to run.

@@ -1,11 +1,11 @@
-"""A Deep Agents backend: every file operation and command is one request to a sandbox, sync and async.
+"""A Deep Agents backend in which every file operation and command is one request to a sandbox, sync and async.
 
     >>> from podbay.deepagents import PodbaySandbox
     >>> with PodbaySandbox() as sandbox:
     ...     print(sandbox.execute("echo $((2 + 2))").output, end="")
     4
 
-Pass it to `create_deep_agent(backend=…)`. It needs the extra `deepagents`: `pip install 'podbay[deepagents]'`.
+Pass it to `create_deep_agent(backend=…)`. Requires the extra `deepagents`: `pip install 'podbay[deepagents]'`.
 """
 
 try:
@@ -17,9 +17,9 @@ except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(message, name="deepagents") from missing
 
 from podbay.deepagents.backend import PodbaySandbox
-from podbay.deepagents.conversations import thread_id
+from podbay.deepagents.thread import MissingThread, thread_id
 
-__all__ = ["ARTEFACT_PATHS", "PodbaySandbox", "thread_id"]
+__all__ = ["ARTEFACT_PATHS", "MissingThread", "PodbaySandbox", "thread_id"]
 
 ARTEFACT_PATHS = ("/large_tool_results", "/conversation_history", "/blobs")
-"""Where Deep Agents itself writes. Rules that leave these out keep it from moving large results out of the way."""
+"""Where Deep Agents itself writes. If `allow_prefixes` leaves these out, it can't offload large results to files."""

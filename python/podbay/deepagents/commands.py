@@ -1,4 +1,4 @@
-"""What a command printed and how it ended, in the shapes of Deep Agents; and previews of what is too long to show."""
+"""Converts results of commands to those of Deep Agents, with previews of long outputs."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     import podbay
 
 OUTPUT_LIMIT: Final = 1 << 20
-"""How many bytes of output a result has when nothing else is said. The SDK's suite wants half of it."""
+"""How many bytes of output a result has by default. The SDK's test suite requires half of that."""
 
 CAPTURE_LIMIT: Final = 10 << 20
-"""How many bytes of a large output are kept as a file when the caller doesn't say; the SDK's number."""
+"""How many bytes of a large output are saved to a file by default; the SDK's own default."""
 
 _LOG_FILE: Final = 16 << 20
-"""What of a command's log is in the file that its info names; more is in others beside it."""
+"""The size of the first file of a command's log. Later output is in further files."""
 
-# The preview has the form that the SDK's own wrapper gives it: the tool's description tells the model how to read it.
+# The preview has the format of the SDK's own wrapper, which the tool's description explains to the model.
 _LINES: Final = 5
 _BYTES: Final = 2000
 _CUT_LINES: Final = (
@@ -38,19 +38,19 @@ _CLIPPED_INCOMPLETE: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a command ended, apart from what it printed."""
+    """How a command ended."""
 
     exit_code: int | None
     note: str | None
 
     @staticmethod
     def of(result: podbay.ExecResult, timeout: float) -> Outcome:
-        """The outcome of a command that could run for `timeout` seconds."""
+        """Returns the outcome of a command that had a timeout of `timeout` seconds."""
         code, note = result.exit_code, None
         if result.info.state == "lost":
             code, note = (
                 None,
-                "Error: the outcome of the command is unknown: what looked after it is gone. It wasn't run again.",
+                "Error: the outcome of the command is unknown, because its supervisor died. It wasn't run again.",
             )
         elif result.info.state == "failed":
             reason = failures.text(result.info.error) if result.info.error else "no reason was given"
@@ -58,13 +58,13 @@ class Outcome:
         elif result.timed_out:
             note = f"Command timed out after {timeout:g} seconds"
         elif result.out_of_memory:
-            note = "Command ran out of memory: the kernel killed a process of it"
+            note = "Command ran out of memory: the kernel killed one of its processes"
         elif result.signal is not None:
-            note = f"Command was ended by {result.signal}"
+            note = f"Command was killed by {result.signal}"
         return Outcome(exit_code=code, note=note)
 
     def after(self, output: str) -> str:
-        """The output with the note on a line of its own."""
+        """Returns the output followed by the note on a line of its own."""
         if self.note is None:
             return output
         separator = "" if not output or output.endswith("\n") else "\n"
@@ -72,19 +72,19 @@ class Outcome:
 
 
 def response(result: podbay.ExecResult, timeout: float) -> ExecuteResponse:
-    """What a command printed, whole or with its middle left out."""
+    """Converts a command's result. If its output was too long, the middle is missing."""
     outcome = Outcome.of(result, timeout)
-    output = whole(result, _log(result)).decode("utf-8", "replace") if result.truncated else result.output
+    output = with_gap(result, _log(result)).decode("utf-8", "replace") if result.truncated else result.output
     return ExecuteResponse(output=outcome.after(output), exit_code=outcome.exit_code, truncated=result.truncated)
 
 
 def inline(result: podbay.ExecResult, timeout: float) -> ExecuteOffloadResult:
-    """An output that is small enough to be shown."""
+    """Converts a result whose output is short enough to return in full."""
     return ExecuteOffloadResult(offloaded=False, response=response(result, timeout))
 
 
 def preview(result: podbay.ExecResult, data: bytes, timeout: float) -> ExecuteOffloadResult:
-    """Beginning and end of an output that was kept as a file."""
+    """Converts a result whose output was saved to a file, with the beginning and end of the output."""
     outcome = Outcome.of(result, timeout)
     shown, marked = _excerpts(data, incomplete=result.truncated)
     return ExecuteOffloadResult(
@@ -94,14 +94,14 @@ def preview(result: podbay.ExecResult, data: bytes, timeout: float) -> ExecuteOf
     )
 
 
-def unkept(
+def unsaved(
     result: podbay.ExecResult, data: bytes, timeout: float, path: str, limit: int, failure: Exception
 ) -> ExecuteOffloadResult:
-    """An output too large to be shown that couldn't be kept: what fits of it, lest it fills the model's context."""
+    """Converts a result whose long output couldn't be saved: what fits of it, so as not to fill the model's context."""
     outcome = Outcome.of(result, timeout)
     half = max(limit, 0) // 2
     reason = failures.text(failure)
-    gap = f"\n... [{len(data) - 2 * half} bytes left out: they couldn't be kept at {path}: {reason}] ...\n"
+    gap = f"\n... [{len(data) - 2 * half} bytes omitted; the full output couldn't be saved to {path}: {reason}] ...\n"
     shown = _head(data, half) + gap + _tail(data, half)
     return ExecuteOffloadResult(
         offloaded=False,
@@ -109,26 +109,26 @@ def unkept(
     )
 
 
-def whole(result: podbay.ExecResult, log: str | None = None) -> bytes:
-    """The output as it came, with a line where bytes were left out of the result."""
+def with_gap(result: podbay.ExecResult, log: str | None = None) -> bytes:
+    """Returns the output, with a line in place of bytes that were left out."""
     if not result.truncated or result.cut_at is None:
         return result.raw
-    where = f"; the file {log} has all of it" if log is not None else ""
-    gap = f"\n... [{result.dropped} bytes left out here{where}] ...\n".encode()
+    where = f"; full output in {log}" if log is not None else ""
+    gap = f"\n... [{result.dropped} bytes omitted here{where}] ...\n".encode()
     return result.raw[: result.cut_at] + gap + result.raw[result.cut_at :]
 
 
 def _log(result: podbay.ExecResult) -> str | None:
-    """The file in the sandbox with the whole output, while it is one file."""
+    """Returns the file in the sandbox that has the full output, if one file has all of it."""
     complete = result.info.dropped_bytes == 0 and result.output_bytes <= _LOG_FILE
     return result.info.log if complete else None
 
 
 def _excerpts(data: bytes, *, incomplete: bool) -> tuple[str, bool]:
-    """The excerpts, and whether there is a marker between them that counts lines."""
+    """Returns the excerpts, and whether a marker between them counts the omitted lines."""
     omitted = data.count(b"\n") - 2 * _LINES
     if omitted <= 0:
-        # Few, long lines: there is no middle to leave out.
+        # Few but long lines: there is no middle to omit.
         shown = _head(data, 2 * _BYTES)
         if len(data) > 2 * _BYTES:
             notice = _CLIPPED_INCOMPLETE if incomplete else _CLIPPED
@@ -150,7 +150,7 @@ def _first_lines(data: bytes) -> bytes:
 
 
 def _last_lines(data: bytes) -> bytes:
-    # A break at the very end ends the last line; it doesn't begin another.
+    # A trailing line break ends the last line and doesn't start another.
     start = len(data) - data.endswith(b"\n")
     for _ in range(_LINES):
         start = data.rfind(b"\n", 0, start)
@@ -158,15 +158,15 @@ def _last_lines(data: bytes) -> bytes:
 
 
 def _head(data: bytes, limit: int) -> str:
-    """The first bytes as text; a character that is cut is left out."""
+    """Decodes the first bytes, without a character that is cut."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     return decoder.decode(data[:limit], final=len(data) <= limit)
 
 
 def _tail(data: bytes, limit: int) -> str:
-    """The last bytes as text; a character that is cut is left out."""
+    """Decodes the last bytes, without a character that is cut."""
     start = max(len(data) - limit, 0)
-    # A character has at most three bytes after its first.
+    # A character has at most three continuation bytes.
     while start and start < len(data) and data[start] & 0xC0 == 0x80 and start <= len(data) - limit + 3:
         start += 1
     return data[start:].decode("utf-8", "replace")

@@ -1,46 +1,38 @@
-"""Which sandbox a call is for: always the same one, or that of the conversation which is running."""
+"""Which sandbox a call goes to: always the same one, or that of the current thread."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final, Protocol
-
-from langgraph.config import get_config
+from typing import Final, Protocol
 
 import podbay
+from podbay.deepagents.thread import required_thread_id, thread_id
 from podbay.errors import ClosedError, PodbayError, PodGone, SandboxNotFound, SandboxRestarted, Unreachable
 
-if TYPE_CHECKING:
-    from langchain_core.runnables import RunnableConfig
-
 KEPT: Final = 1000
-"""How many conversations keep their connection. One that lost it opens it again with its next call."""
-
-
-class NoConversation(PodbayError, LookupError):
-    """A call came from no conversation, so there is no telling whose sandbox it is for."""
+"""How many threads keep their connection. Others reconnect with their next call."""
 
 
 class Source(Protocol):
-    """Where an operation gets its sandbox."""
+    """Provides the sandbox for an operation."""
 
     @property
     def id(self) -> str:
-        """The id of the sandbox that a call would get."""
+        """The id of the sandbox that a call would use."""
 
     def sandbox(self) -> podbay.Sandbox:
-        """The sandbox of this call."""
+        """Returns the sandbox for the current call."""
 
     async def asandbox(self) -> podbay.Sandbox:
-        """The sandbox of this call."""
+        """Returns the sandbox for the current call."""
 
-    def lost(self, failure: Exception) -> None:
-        """Takes note of a failure."""
+    def failed(self, failure: Exception) -> None:
+        """Called with the failure of an operation."""
 
 
-class One:
-    """One sandbox for all calls. It is made with the first one."""
+class SingleSandbox:
+    """One sandbox for all calls, created by the first."""
 
     def __init__(self, sandbox: podbay.Sandbox) -> None:
         self.only = sandbox
@@ -51,72 +43,72 @@ class One:
         return self.only.id
 
     def sandbox(self) -> podbay.Sandbox:
-        """The sandbox."""
+        """Returns the sandbox."""
         return self.only
 
     async def asandbox(self) -> podbay.Sandbox:
-        """The sandbox."""
+        """Returns the sandbox."""
         return self.only
 
-    def lost(self, failure: Exception) -> None:
-        """Nothing: a sandbox that someone chose isn't replaced by another."""
+    def failed(self, failure: Exception) -> None:
+        """Does nothing: a sandbox that the user chose isn't replaced."""
 
 
-class Conversations:
-    """A sandbox for each conversation, found by the `thread_id` of the run that the call is part of."""
+class SandboxPerThread:
+    """A sandbox for each thread, found by the `thread_id` of the current run."""
 
     def __init__(self, manager: podbay.Manager, tenant: str) -> None:
         self.manager = manager
         self.tenant = tenant
-        # Only a short cut to what the provider knows: the sandbox's id follows from tenant and thread.
+        # A cache only: the sandbox's id follows from tenant and thread.
         self._open: OrderedDict[str, podbay.Sandbox] = OrderedDict()
         self._lock = threading.Lock()
 
     @property
     def id(self) -> str:
-        """The id of the running conversation's sandbox; without one, a name for all of them."""
+        """The id of the current thread's sandbox; outside of a run, a name for all of them."""
         thread = thread_id()
         return "podbay-per-thread" if thread is None else podbay.sandbox_id(self.tenant, thread)
 
     def sandbox(self) -> podbay.Sandbox:
-        """The running conversation's sandbox, made if there is none."""
-        thread = this_thread()
+        """Returns the current thread's sandbox, and creates it if it doesn't exist."""
+        thread = required_thread_id(what="A backend with per_thread")
         return self._known(thread) or self._keep(thread, self.manager.acquire(thread, self.tenant))
 
     async def asandbox(self) -> podbay.Sandbox:
-        """The running conversation's sandbox, made if there is none."""
-        thread = this_thread()
+        """Returns the current thread's sandbox, and creates it if it doesn't exist."""
+        thread = required_thread_id(what="A backend with per_thread")
         return self._known(thread) or self._keep(thread, await self.manager.aacquire(thread, self.tenant))
 
-    def lost(self, failure: Exception) -> None:
-        """Forgets the running conversation's sandbox when it seems to be over: the next call looks for it anew."""
+    def failed(self, failure: Exception) -> None:
+        """Forgets the current thread's sandbox if it seems to have ended, so that the next call looks it up again."""
         if isinstance(failure, ClosedError | PodGone | SandboxNotFound | SandboxRestarted | Unreachable):
             self.forget(thread_id())
 
     def refresh(self) -> None:
-        """Forgets the running conversation's sandbox if it ended since its last call."""
+        """Forgets the current thread's sandbox if it ended since its last call."""
         if (thread := thread_id()) is not None and (known := self._known(thread)) is not None:
             try:
                 known.hello()
             except PodbayError as failure:
-                self.lost(failure)
+                self.failed(failure)
 
     async def arefresh(self) -> None:
-        """As `refresh`."""
+        """The async version of `refresh`."""
         if (thread := thread_id()) is not None and (known := self._known(thread)) is not None:
             try:
                 await known.ahello()
             except PodbayError as failure:
-                self.lost(failure)
+                self.failed(failure)
 
     def forget(self, thread: str | None) -> None:
-        """Drops what is known of a conversation's sandbox. The sandbox itself stays."""
+        """Drops a thread's sandbox from the cache. The sandbox itself stays."""
         with self._lock:
             if thread is not None:
                 self._open.pop(thread, None)
 
     def clear(self) -> None:
-        """Drops what is known of all conversations' sandboxes. They themselves stay."""
+        """Empties the cache. The sandboxes themselves stay."""
         with self._lock:
             self._open.clear()
 
@@ -130,34 +122,12 @@ class Conversations:
 
     def _keep(self, thread: str, sandbox: podbay.Sandbox) -> podbay.Sandbox:
         with self._lock:
-            # Of two calls that came at once the first one's counts: both lead to the same sandbox.
+            # Of two concurrent calls the first one's object is kept; both lead to the same sandbox.
             known = self._open.get(thread)
             if known is not None and not known.closed:
                 return known
             self._open[thread] = sandbox
             if len(self._open) > KEPT:
-                # Only forgotten: closing would delete it, and a call of that conversation may be under way.
+                # Only forgotten: closing would delete it, and a call of that thread may be in progress.
                 self._open.popitem(last=False)
             return sandbox
-
-
-def thread_id() -> str | None:
-    """The `thread_id` of the LangGraph run that this code is part of; context variables carry it into threads."""
-    try:
-        config: RunnableConfig = get_config()
-    except RuntimeError:
-        return None
-    thread = config.get("configurable", {}).get("thread_id")
-    return None if thread is None or thread == "" else str(thread)
-
-
-def this_thread() -> str:
-    """The same, where there has to be one."""
-    thread = thread_id()
-    if thread is None:
-        message = (
-            "there is no conversation to take a sandbox for: invoke the agent with "
-            'config={"configurable": {"thread_id": "…"}}, or make the backend without per_thread'
-        )
-        raise NoConversation(message)
-    return thread

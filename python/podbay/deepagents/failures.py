@@ -1,6 +1,6 @@
-"""What went wrong, in the words of Deep Agents.
+"""Converts failures to results of Deep Agents.
 
-A run must not die because a file is missing or a connection broke, and the SDK lets a backend's exceptions end it. So
+A run must not die because a file is missing or a connection broke, but the SDK lets a backend's exceptions end it. So
 every failure becomes the result of the operation that failed, with the strings that the SDK's own sandboxes use.
 """
 
@@ -30,7 +30,7 @@ from podbay.errors import DeadlineExceeded, OperationError, PodbayError, PolicyD
 logger = logging.getLogger("podbay.deepagents")
 
 DENIED_EXIT: Final = 126
-"""What a shell says of a command that is there but may not be run."""
+"""The exit code of a shell for a command that exists but can't be executed."""
 
 _READ: Final = {
     "not_found": "file_not_found",
@@ -60,9 +60,9 @@ _TRANSFER: Final = {
 
 
 def text(failure: BaseException) -> str:
-    """A sentence about a failure, without the path that the caller puts before it."""
+    """Returns the message of a failure without its path, which the caller adds."""
     if not isinstance(failure, PodbayError):
-        # Not of the sandbox's making: an argument of a wrong type, or a defect of ours. The log gets the place.
+        # Not a failure of the sandbox, but an argument of a wrong type or a bug in Podbay: log the traceback.
         logger.warning("an operation failed unexpectedly", exc_info=failure)
         return f"{type(failure).__name__}: {failure}"
     if isinstance(failure, OperationError) and failure.path is not None:
@@ -75,12 +75,12 @@ def _code(failure: BaseException) -> str | None:
 
 
 def ls(path: str, failure: Exception) -> LsResult:
-    """A directory that can't be listed."""
+    """Returns the result for a directory that can't be listed."""
     return LsResult(error=f"Path '{path}': {_LIST.get(_code(failure) or '') or text(failure)}")
 
 
 def read(path: str, offset: int, failure: Exception) -> ReadResult:
-    """A file that can't be read."""
+    """Returns the result for a file that can't be read."""
     if isinstance(failure, OperationError) and failure.code == "offset_past_end":
         reason = f"Line offset {offset} exceeds file length ({failure.count} lines)"
     else:
@@ -89,9 +89,9 @@ def read(path: str, offset: int, failure: Exception) -> ReadResult:
 
 
 def write(path: str, failure: Exception) -> WriteResult:
-    """A file that can't be written."""
+    """Returns the result for a file that can't be written."""
     code = _code(failure)
-    # A rule has more to say than a code: which one it is, and what it leaves open.
+    # The message of a rule says more than its code: which rule it is, and what it allows.
     reason = None if isinstance(failure, PolicyDenied) else _TRANSFER.get(code or "")
     if code == "not_a_directory":
         reason = code
@@ -99,7 +99,7 @@ def write(path: str, failure: Exception) -> WriteResult:
 
 
 def edit(path: str, old: str, failure: Exception) -> EditResult:
-    """A text that can't be replaced."""
+    """Returns the result for an edit that failed."""
     match _code(failure):
         case "not_found" | "not_a_directory":
             error = f"Error: File '{path}' not found"
@@ -119,14 +119,14 @@ def edit(path: str, old: str, failure: Exception) -> EditResult:
 
 
 def delete(path: str, failure: Exception) -> DeleteResult:
-    """Something that can't be deleted."""
+    """Returns the result for a deletion that failed."""
     if _code(failure) in ("not_found", "not_a_directory"):
         return DeleteResult(error=f"Error: '{path}' not found")
     return DeleteResult(error=f"Error deleting file '{path}': {text(failure)}")
 
 
 def glob(path: str | None, failure: Exception) -> GlobResult:
-    """A search for names that failed."""
+    """Returns the result for a glob that failed."""
     reason = _LIST.get(_code(failure) or "")
     if reason is None:
         reason = text(failure)
@@ -136,7 +136,7 @@ def glob(path: str | None, failure: Exception) -> GlobResult:
 
 
 def grep(path: str | None, pattern: str | None, failure: Exception) -> GrepResult:
-    """A search for text that failed: never «no matches»."""
+    """Returns the result for a grep that failed, which is never "no matches"."""
     code = _code(failure)
     if code == "invalid_pattern" and pattern is not None and ".." in pattern.split("/"):
         return GrepResult(error=f"Path traversal not allowed in glob pattern '{pattern}'")
@@ -147,15 +147,15 @@ def grep(path: str | None, pattern: str | None, failure: Exception) -> GrepResul
 
 
 def transfer(failure: BaseException) -> str:
-    """Why a file can't be sent or fetched: a code of the SDK where there is one."""
+    """Returns why a file can't be uploaded or downloaded: one of the SDK's codes if one fits."""
     return _TRANSFER.get(_code(failure) or "") or text(failure)
 
 
 def execute(failure: Exception) -> ExecuteResponse:
-    """A command that wasn't run, or of which nothing is known."""
+    """Returns the response for a command that didn't run, or whose outcome is unknown."""
     if isinstance(failure, PolicyDenied):
         return ExecuteResponse(output=f"Error: {text(failure)}", exit_code=DENIED_EXIT)
-    # It may have run: then its outcome is unknown, for which the SDK has no code but none.
+    # It may have run. The SDK has no code for an unknown outcome but None.
     unknown = isinstance(failure, DeadlineExceeded | SandboxRestarted | Unreachable)
     return ExecuteResponse(output=f"Error: {text(failure)}", exit_code=None if unknown else 1)
 
@@ -163,6 +163,6 @@ def execute(failure: Exception) -> ExecuteResponse:
 def _start(path: str | None, failure: Exception) -> str:
     if path is not None:
         return path
-    # What a failure is about may also be the pattern.
+    # The failure's path may also be the pattern.
     about = failure.path if isinstance(failure, OperationError) else None
     return about if about is not None and about.startswith("/") else "."

@@ -1,4 +1,4 @@
-"""A backend's life: what it is made with, when its sandbox begins and ends, and whom a call is for."""
+"""A backend's constructor and lifecycle: when its sandbox is created and deleted, and which sandbox a call goes to."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import podbay
 from podbay.deepagents import commands
-from podbay.deepagents.conversations import Conversations, One, this_thread
+from podbay.deepagents.conversations import SandboxPerThread, SingleSandbox
+from podbay.deepagents.thread import required_thread_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Lifetime:
-    """What `PodbaySandbox` is before it has operations."""
+    """The base of `PodbaySandbox`, without its operations."""
 
     def __init__(
         self,
@@ -28,7 +29,7 @@ class Lifetime:
         manager: podbay.Manager | None = None,
         per_thread: bool = False,
         tenant: str = "",
-        id: str | None = None,  # noqa: A002 - its name everywhere
+        id: str | None = None,  # noqa: A002 - the name that every class uses
         thread: str | None = None,
         timeout: float | timedelta = 300,
         output_limit: int = commands.OUTPUT_LIMIT,
@@ -46,7 +47,7 @@ class Lifetime:
     ) -> None:
         self._timeout = _in_seconds(timeout)
         self._output_limit = output_limit
-        self._mine = sandbox is None
+        self._owned = sandbox is None
         given: dict[str, Any] = {
             "mode": mode,
             "labels": labels,
@@ -65,30 +66,32 @@ class Lifetime:
         if (sandbox is not None or manager is not None) and given:
             names = ", ".join(sorted(given))
             raise podbay.ConfigError(
-                f"{names}: settings belong to what makes the sandbox, and that was passed in ready"
+                f"{names}: pass settings to the sandbox or manager itself, because an existing one was given"
             )
         self._source: Source
         if per_thread or manager is not None:
             if sandbox is not None or id is not None or thread is not None:
-                raise podbay.ConfigError("per_thread takes the sandbox of the running conversation: name none")
-            self._source = Conversations(manager or podbay.Manager(**given), tenant)
+                raise podbay.ConfigError(
+                    "per_thread uses the sandbox of the current thread: pass neither sandbox, id nor thread"
+                )
+            self._source = SandboxPerThread(manager or podbay.Manager(**given), tenant)
         else:
-            self._source = One(sandbox or podbay.Sandbox(id=id, thread=thread, tenant=tenant, **given))
+            self._source = SingleSandbox(sandbox or podbay.Sandbox(id=id, thread=thread, tenant=tenant, **given))
 
     @property
     def id(self) -> str:
-        """The sandbox's id, which another process can attach to."""
+        """The sandbox's id, with which another process can use the same sandbox."""
         return self._source.id
 
     def __call__(self, _runtime: object = None) -> Self:
-        """Itself, for code that makes its backend anew for each run."""
+        """Returns itself, for code that creates its backend in a factory for each run."""
         return self
 
     def __repr__(self) -> str:
         return f"PodbaySandbox({self._source.id!r})"
 
     def __enter__(self) -> Self:
-        if isinstance(self._source, One):
+        if isinstance(self._source, SingleSandbox):
             self._source.only.open()
         return self
 
@@ -98,7 +101,7 @@ class Lifetime:
         self.close()
 
     async def __aenter__(self) -> Self:
-        if isinstance(self._source, One):
+        if isinstance(self._source, SingleSandbox):
             await self._source.only.aopen()
         return self
 
@@ -108,62 +111,62 @@ class Lifetime:
         await self.aclose()
 
     def close(self) -> None:
-        """Ends the sandbox if this object made it. With `per_thread` only connections end: conversations go on."""
-        if isinstance(self._source, Conversations):
+        """Deletes the sandbox if this object created it. With `per_thread` it only disconnects: the sandboxes stay."""
+        if isinstance(self._source, SandboxPerThread):
             self._source.clear()
-        elif self._mine:
+        elif self._owned:
             self._source.sandbox().close()
 
     async def aclose(self) -> None:
-        """Ends the sandbox if this object made it. With `per_thread` only connections end: conversations go on."""
-        if isinstance(self._source, Conversations):
+        """Deletes the sandbox if this object created it. With `per_thread` it only disconnects: the sandboxes stay."""
+        if isinstance(self._source, SandboxPerThread):
             self._source.clear()
-        elif self._mine:
+        elif self._owned:
             await (await self._source.asandbox()).aclose()
 
     def refresh(self) -> None:
-        """At the beginning of a turn: when the conversation's sandbox ended meanwhile, the turn shall get a new one.
+        """Lets the next call get a new sandbox if the thread's sandbox has ended. Call this at the beginning of a turn.
 
-        In the midst of a turn that is no matter for silence: the agent is told that its files are gone.
+        In the middle of a turn a sandbox isn't replaced silently: the agent is told that its files are gone.
         """
-        if isinstance(self._source, Conversations):
+        if isinstance(self._source, SandboxPerThread):
             self._source.refresh()
 
     async def arefresh(self) -> None:
-        """As `refresh`."""
-        if isinstance(self._source, Conversations):
+        """The async version of `refresh`."""
+        if isinstance(self._source, SandboxPerThread):
             await self._source.arefresh()
 
     def release(self, thread: str | None = None) -> bool:
-        """Deletes the sandbox, with `per_thread` that of a conversation; whether there was one."""
-        if isinstance(self._source, One):
+        """Deletes the sandbox; with `per_thread`, that of a thread. Returns whether there was one."""
+        if isinstance(self._source, SingleSandbox):
             return self._source.only.destroy()
         thread, manager, tenant = self._named(thread)
         return manager.release(thread, tenant)
 
     async def arelease(self, thread: str | None = None) -> bool:
-        """Deletes the sandbox, with `per_thread` that of a conversation; whether there was one."""
-        if isinstance(self._source, One):
+        """Deletes the sandbox; with `per_thread`, that of a thread. Returns whether there was one."""
+        if isinstance(self._source, SingleSandbox):
             return await self._source.only.adestroy()
         thread, manager, tenant = self._named(thread)
         return await manager.arelease(thread, tenant)
 
     def _named(self, thread: str | None) -> tuple[str, podbay.Manager, str]:
-        assert isinstance(self._source, Conversations)
-        thread = thread if thread is not None else this_thread()
+        assert isinstance(self._source, SandboxPerThread)
+        thread = thread if thread is not None else required_thread_id(what="A backend with per_thread")
         self._source.forget(thread)
         return thread, self._source.manager, self._source.tenant
 
     def _seconds(self, timeout: float | None) -> float:
         return self._timeout if timeout is None else timeout
 
-    def _seen(self, failure: Exception) -> Exception:
-        self._source.lost(failure)
+    def _noted(self, failure: Exception) -> Exception:
+        self._source.failed(failure)
         return failure
 
 
 def _in_seconds(time: float | timedelta) -> float:
     seconds = time.total_seconds() if isinstance(time, timedelta) else time
     if seconds < 0:
-        raise podbay.ConfigError(f"timeout={seconds:g} makes no sense: pass seconds, or 0 for no limit")
+        raise podbay.ConfigError(f"timeout={seconds:g} is negative: pass seconds, or 0 for no limit")
     return seconds

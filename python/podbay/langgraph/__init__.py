@@ -7,13 +7,20 @@
     agent = manager.create_agent(model, checkpointer=MemorySaver())
     agent.invoke({"messages": [("user", "…")]}, config={"configurable": {"thread_id": "conversation-1"}})
 
-A thread's sandbox is named by the thread (and the tenant), so every process that serves the thread finds the same one
-and nothing has to be stored; its id stands in the graph's state as `sandbox_id` for whoever wants to know it.
+The id of a thread's sandbox is derived from the thread (and the tenant), so every process that serves the thread finds
+the same one and nothing has to be stored. The graph's state has the id as `sandbox_id`.
 """
 
-import podbay.deepagents  # noqa: F401 - first, because it says what to install when something is missing
+import podbay.deepagents  # noqa: F401 - first, because its error says what to install if something is missing
+from podbay.deepagents.thread import MissingThread, required_thread_id, thread_id
 from podbay.langgraph.manager import SandboxManager
 from podbay.langgraph.state import SANDBOX_KEY, SandboxIdMiddleware
-from podbay.langgraph.thread import MissingThread, thread_id
 
-__all__ = ["SANDBOX_KEY", "MissingThread", "SandboxIdMiddleware", "SandboxManager", "thread_id"]
+__all__ = [
+    "SANDBOX_KEY",
+    "MissingThread",
+    "SandboxIdMiddleware",
+    "SandboxManager",
+    "required_thread_id",
+    "thread_id",
+]

@@ -1,4 +1,4 @@
-"""Agents and graph nodes whose threads have a sandbox each."""
+"""Agents and graph nodes with a sandbox for each thread."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 
 import podbay
 from podbay.deepagents import PodbaySandbox
+from podbay.deepagents.thread import required_thread_id
 from podbay.langgraph.state import SANDBOX_KEY, SandboxIdMiddleware
-from podbay.langgraph.thread import thread_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 __all__ = ["SandboxManager"]
 
-# The label that says which manager made a sandbox: what `shutdown` deletes.
-_MADE_BY = "manager"
+# The label that names the manager that created a sandbox, which `shutdown` deletes.
+_CREATED_BY = "manager"
 
 
 class SandboxManager:
     """Gives every thread of a LangGraph application its own sandbox.
 
     The keyword arguments are those of `podbay.Sandbox`: settings, rules on paths and commands, an audit log. `tenant`
-    keeps threads of the same name apart, `timeout` is the seconds a command may take when the agent doesn't say.
+    keeps threads of the same name apart. `timeout` is how many seconds a command may take unless the agent says.
 
-    Nothing that it remembers decides anything, so any number of processes may serve any thread. Making one does no I/O.
+    A manager keeps no state of its own, so any number of processes can serve any thread. Creating one does no I/O.
     """
 
     def __init__(
@@ -50,32 +50,32 @@ class SandboxManager:
     ) -> None:
         if provider is not None and (mode is not None or settings):
             given = ", ".join(sorted(settings) or ["mode"])
-            raise podbay.ConfigError(f"A ready provider has its settings already: give it or {given}, not both")
+            raise podbay.ConfigError(f"the provider already has its settings: pass either the provider or {given}")
         self.tenant = tenant
         self.provider = provider if provider is not None else podbay.Provider(mode, **settings)
-        self._made_by = secrets.token_hex(8)
-        self.labels = {**(labels or {}), _MADE_BY: self._made_by}
-        """The labels of every sandbox that it makes; one of them names the manager."""
+        self._created_by = secrets.token_hex(8)
+        self.labels = {**(labels or {}), _CREATED_BY: self._created_by}
+        """The labels of every sandbox that it creates; one of them names the manager."""
         self._ttl = ttl
         self._idle_ttl = idle_ttl
         self._timeout: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
         self._manager = podbay.Manager(self.provider, labels=self.labels, ttl=ttl, idle_ttl=idle_ttl)
         self.backend = PodbaySandbox(per_thread=True, tenant=tenant, manager=self._manager, **self._timeout)
-        """The backend of every thread: give it to `create_deep_agent` in graphs of your own."""
+        """The backend for all threads; pass it to `create_deep_agent` in your own graphs."""
 
     def __repr__(self) -> str:
         return f"SandboxManager(mode={self.provider.mode!r}, tenant={self.tenant!r})"
 
     def sandbox_id(self, thread: str) -> str:
-        """The id of a thread's sandbox, whether there is one or not."""
+        """Returns the id of a thread's sandbox, whether or not it exists."""
         return podbay.sandbox_id(self.tenant, thread)
 
     def acquire(self, thread: str) -> podbay.Sandbox:
-        """A thread's sandbox, made if there is none."""
+        """Returns a thread's sandbox, and creates it if it doesn't exist."""
         return self._manager.acquire(thread, self.tenant)
 
     async def aacquire(self, thread: str) -> podbay.Sandbox:
-        """As `acquire`."""
+        """The async version of `acquire`."""
         return await self._manager.aacquire(thread, self.tenant)
 
     def create_agent(
@@ -86,10 +86,11 @@ class SandboxManager:
         state_sandbox_key: str = SANDBOX_KEY,
         **create_deep_agent_kwargs: Any,
     ) -> Any:
-        """A deep agent with a sandbox per thread, made when a tool first needs it.
+        """Returns a deep agent with a sandbox per thread, which is created when a tool first needs it.
 
-        It is the agent itself and no graph around it, so tokens and tool calls stream. Leave the checkpointer out under
-        `langgraph dev` and on LangGraph Platform: they bring their own. What else is given goes to `create_deep_agent`.
+        It is the agent itself, not wrapped in another graph, so tokens and tool calls stream. Omit the checkpointer
+        under `langgraph dev` and on LangGraph Platform, which provide their own. Other arguments are passed to
+        `create_deep_agent`.
         """
         from deepagents import create_deep_agent
 
@@ -100,17 +101,17 @@ class SandboxManager:
         )
 
     def create_setup_node(self, *, state_sandbox_key: str = SANDBOX_KEY) -> Runnable[Any, dict[str, Any]]:
-        """A node that makes the thread's sandbox, or finds it, and writes its id into the state.
+        """Returns a node that finds or creates the thread's sandbox and writes its id to the state.
 
-        Put it before nodes that use `backend`, when the sandbox shall be there before the model's first answer.
+        Put it before nodes that use `backend` if the sandbox should exist before the model's first answer.
         """
 
         def setup_node(state: Any, config: RunnableConfig) -> dict[str, Any]:
-            sandbox = self.acquire(thread_id(config, what="A sandbox's setup node"))
+            sandbox = self.acquire(required_thread_id(config, what="A sandbox's setup node"))
             return _changed(state, state_sandbox_key, sandbox.id)
 
         async def asetup_node(state: Any, config: RunnableConfig) -> dict[str, Any]:
-            sandbox = await self.aacquire(thread_id(config, what="A sandbox's setup node"))
+            sandbox = await self.aacquire(required_thread_id(config, what="A sandbox's setup node"))
             return _changed(state, state_sandbox_key, sandbox.id)
 
         return RunnableLambda(setup_node, asetup_node, name="setup_node")
@@ -122,7 +123,7 @@ class SandboxManager:
         state_sandbox_key: str = SANDBOX_KEY,
         **create_deep_agent_kwargs: Any,
     ) -> Runnable[Any, dict[str, Any]]:
-        """A node that runs a deep agent on the state's `messages`, in the thread's sandbox.
+        """Returns a node that runs a deep agent on the state's `messages`, in the thread's sandbox.
 
         The graph's state needs `messages` with the `add_messages` reducer and a field for the sandbox's id.
         """
@@ -139,7 +140,7 @@ class SandboxManager:
         return RunnableLambda(agent_node, aagent_node, name="agent_node")
 
     def get_or_reconnect(self, sandbox_id: str | None = None) -> PodbaySandbox:
-        """The sandbox with this id, or a new one when there is none (any more): look at its `id`."""
+        """Returns the sandbox with this id as a backend, or a new one if it doesn't exist; its `id` tells which."""
         if sandbox_id is not None:
             try:
                 return self._backend_of(self.provider.reconnect(sandbox_id))
@@ -148,7 +149,7 @@ class SandboxManager:
         return self._backend_of(self.provider.get_or_create(labels=self.labels, ttl=self._ttl, idle_ttl=self._idle_ttl))
 
     async def aget_or_reconnect(self, sandbox_id: str | None = None) -> PodbaySandbox:
-        """As `get_or_reconnect`."""
+        """The async version of `get_or_reconnect`."""
         if sandbox_id is not None:
             try:
                 return self._backend_of(await self.provider.areconnect(sandbox_id))
@@ -159,19 +160,19 @@ class SandboxManager:
         )
 
     def cleanup(self, max_idle: float | str | timedelta | None = None) -> podbay.Cleaned:
-        """Deletes sandboxes whose time is over, and with `max_idle` those that weren't used for so long."""
+        """Deletes expired sandboxes and, with `max_idle`, those that have been idle for longer."""
         return self.provider.cleanup(max_idle)
 
     async def acleanup(self, max_idle: float | str | timedelta | None = None) -> podbay.Cleaned:
-        """As `cleanup`."""
+        """The async version of `cleanup`."""
         return await self.provider.acleanup(max_idle)
 
     def shutdown(self) -> list[str]:
-        """Deletes every sandbox that this manager made, also those that another process uses now; their ids."""
+        """Deletes every sandbox that this manager created, even if another process is using it. Returns their ids."""
         ids: list[str] = []
         cursor = None
         while True:
-            page = self.provider.list(labels={_MADE_BY: self._made_by}, cursor=cursor)
+            page = self.provider.list(labels={_CREATED_BY: self._created_by}, cursor=cursor)
             ids += [listed.id for listed in page]
             if (cursor := page.cursor) is None:
                 break
@@ -184,11 +185,11 @@ class SandboxManager:
         return _all_or_error(ids, failed)
 
     async def ashutdown(self) -> list[str]:
-        """As `shutdown`, all at once."""
+        """The async version of `shutdown`; deletes the sandboxes concurrently."""
         ids: list[str] = []
         cursor = None
         while True:
-            page = await self.provider.alist(labels={_MADE_BY: self._made_by}, cursor=cursor)
+            page = await self.provider.alist(labels={_CREATED_BY: self._created_by}, cursor=cursor)
             ids += [listed.id for listed in page]
             if (cursor := page.cursor) is None:
                 break
@@ -235,11 +236,11 @@ def _changed(state: Any, key: str, now: str) -> dict[str, Any]:
 
 def _refuse_backend(settings: dict[str, Any]) -> None:
     if "backend" in settings:
-        raise podbay.ConfigError("The backend of these agents is the thread's sandbox: leave backend out")
+        raise podbay.ConfigError("the backend of these agents is the thread's sandbox: omit backend")
 
 
 def _all_or_error(ids: list[str], failed: list[tuple[str, Exception]]) -> list[str]:
     if failed:
-        told = "; ".join(f"{each}: {error}" for each, error in failed)
-        raise podbay.ProviderError(f"{len(failed)} of {len(ids)} sandboxes couldn't be deleted, try again: {told}")
+        errors = "; ".join(f"{each}: {error}" for each, error in failed)
+        raise podbay.ProviderError(f"{len(failed)} of {len(ids)} sandboxes couldn't be deleted, try again: {errors}")
     return ids

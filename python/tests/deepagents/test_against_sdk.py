@@ -228,7 +228,7 @@ def test_previews(local, reference, root, command, limits):
         # More than may be kept: theirs has the beginning, ours beginning and end.
         assert (ours.offloaded, ours.response.truncated) == (True, True)
         assert ours.response.exit_code == theirs.response.exit_code
-        assert b"bytes left out here" in our_file
+        assert b"bytes omitted here" in our_file
         assert our_file.startswith(their_file[: len(their_file) // 3])
     else:
         assert ours == theirs

@@ -67,7 +67,7 @@ def test_times():
 
 def test_how_commands_end(backend):
     assert backend.execute("kill -9 $$").exit_code == 137
-    assert backend.execute("kill -9 $$").output.endswith("Command was ended by SIGKILL")
+    assert backend.execute("kill -9 $$").output.endswith("Command was killed by SIGKILL")
     assert backend.execute("no-such-program-at-all").exit_code == 127
     assert backend.execute("").exit_code == 0
 
@@ -125,7 +125,7 @@ def test_long_output_keeps_its_ends():
         assert result.output.endswith("é\nlast\n")
         assert len(result.output.encode()) < 10_200
         assert "\ufffd" not in result.output
-        log = re.search(r"\[\d+ bytes left out here; the file (\S+) has all of it\]", result.output).group(1)
+        log = re.search(r"\[\d+ bytes omitted here; full output in (\S+)\]", result.output).group(1)
         assert backend.read(log, 100_001).file_data["content"] == "last"
         assert backend.execute(f"wc -l < {log}").output.strip() == "100002"
 
@@ -162,7 +162,7 @@ async def test_output_that_cannot_be_kept_is_shown_within_limits(backend, root):
         assert (result.offloaded, result.response.truncated, result.response.exit_code) == (False, True, 0)
         assert result.response.output.startswith("1\n2\n3\n")
         assert result.response.output.endswith("49999\n50000\n")
-        assert f"couldn't be kept at {root}/file/no" in result.response.output
+        assert f"couldn't be saved to {root}/file/no" in result.response.output
         assert len(result.response.output) < 2300
 
 

@@ -35,7 +35,7 @@ async def test_prefixes():
             backend, "execute_with_offload", "seq 9999", "/large_tool_results/f", max_inline_bytes=9
         ):
             assert not result.offloaded
-            assert "couldn't be kept" in result.response.output
+            assert "couldn't be saved" in result.response.output
 
 
 async def test_commands():

@@ -1,11 +1,11 @@
-"""langchain-kubernetes on Podbay: the same names, and what its documentation promises.
+"""The API of langchain-kubernetes on top of Podbay, as documented there.
 
     from podbay.compat.langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig
 
-docs/moving/langchain-kubernetes.md says what changes and what was broken before.
+docs/moving/langchain-kubernetes.md describes what changes, and which bugs are gone.
 """
 
-import podbay.deepagents  # noqa: F401 - first, because it says what to install when something is missing
+import podbay.deepagents  # noqa: F401 - first, because its error says what to install if something is missing
 from podbay.compat.langchain_kubernetes._provider_base import SandboxError, SandboxNotFoundError, SandboxProvider
 from podbay.compat.langchain_kubernetes._types import (
     CleanupResult,

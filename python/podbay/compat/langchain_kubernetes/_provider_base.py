@@ -1,4 +1,4 @@
-"""The interface of providers, and how they fail."""
+"""The provider interface and its exceptions."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 class SandboxError(Exception):
-    """A sandbox can't be made, found or removed."""
+    """A sandbox can't be created, found or deleted."""
 
     @property
     def original_exc(self) -> BaseException | None:
-        """What was behind it."""
+        """The exception that caused this one."""
         return self.__cause__
 
 
 class SandboxNotFoundError(SandboxError):
-    """There is no such sandbox (any more)."""
+    """The sandbox doesn't exist, or no longer exists."""
 
 
 class SandboxFailedError(SandboxError, RuntimeError):
-    """The cluster refused, can't be reached, or the sandbox can't start; the message says which."""
+    """The cluster refused or can't be reached, or the sandbox can't start; the message says which."""
 
 
 class SandboxStartupTimeoutError(SandboxError, TimeoutError):
@@ -37,28 +37,28 @@ class SandboxStartupTimeoutError(SandboxError, TimeoutError):
 
 
 class SandboxProvider(ABC):
-    """Makes and deletes sandboxes."""
+    """Creates and deletes sandboxes."""
 
     @abstractmethod
     def get_or_create(self, *, sandbox_id: str | None = None, **kwargs: Any) -> SandboxBackendProtocol:
-        """The sandbox with this id, or a new one."""
+        """Returns the sandbox with this id, or a new one."""
 
     @abstractmethod
     def delete(self, *, sandbox_id: str, **kwargs: Any) -> None:
         """Deletes a sandbox."""
 
     async def aget_or_create(self, *, sandbox_id: str | None = None, **kwargs: Any) -> SandboxBackendProtocol:
-        """As `get_or_create`."""
+        """The async version of `get_or_create`."""
         return await asyncio.to_thread(self.get_or_create, sandbox_id=sandbox_id, **kwargs)
 
     async def adelete(self, *, sandbox_id: str, **kwargs: Any) -> None:
-        """As `delete`."""
+        """The async version of `delete`."""
         await asyncio.to_thread(self.delete, sandbox_id=sandbox_id, **kwargs)
 
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Podbay's failures under the names, and of the kinds, that this package documents."""
+    """Raises Podbay's exceptions as the ones that langchain-kubernetes documents."""
     try:
         yield
     except podbay.ConfigError:

@@ -1,4 +1,4 @@
-"""A config of langchain-kubernetes as Podbay's settings."""
+"""Converts a config of langchain-kubernetes to Podbay's settings."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ if TYPE_CHECKING:
     from podbay.compat.langchain_kubernetes.config import KubernetesProviderConfig
 
 LABEL_PREFIX = "langchain-kubernetes.bitkaio.com/"
-"""What comes before every label."""
+"""The prefix of every label."""
 
 MANAGED_BY = {"managed-by": "langchain-kubernetes"}
-"""The label of every sandbox of this package, by which they are listed."""
+"""The label of every sandbox of this package, used to list them."""
 
 THREAD_ID = "thread-id"
-"""The label with the thread that a sandbox belongs to, when the caller gives it one."""
+"""The label that has the thread of a sandbox, if the caller sets it."""
 
 THREAD_SCOPED = {"scope": "thread"}
-"""The label of sandboxes whose id follows from a thread: each is a thread of its own."""
+"""The label of sandboxes whose id is derived from a thread."""
 
-# Fields that Podbay has under the same name, with the same meaning.
+# Fields that have the same name and meaning in Podbay.
 _SAME = (
     "namespace",
     "image",
@@ -46,20 +46,20 @@ _SAME = (
     "setup_script",
 )
 
-# What a field has that nobody set. An empty text isn't among them: Podbay says what is wrong with it.
+# Values of fields that aren't set. An empty text isn't one of them: Podbay's error says what is wrong with it.
 _UNSET: tuple[object, ...] = (None, False, [], {})
-_WAITS = ["sleep", "infinity"]
+_DEFAULT_COMMAND = ["sleep", "infinity"]
 
 
 def settings(config: KubernetesProviderConfig) -> dict[str, Any]:
-    """What `podbay.Provider` shall be given."""
-    _refuse_what_there_is_not(config)
+    """Returns the arguments for `podbay.Provider`."""
+    _reject_unsupported(config)
     found: dict[str, Any] = {"mode": config.mode}
     if config.env:
         found["env"] = config.env
     if config.mode == "local":
         if config.setup_script:
-            raise ValueError("setup_script needs mode='raw': run it yourself in a sandbox of this machine")
+            raise ValueError("setup_script needs mode='raw'; with mode='local', run the script in the sandbox yourself")
         if not config.block_network:
             found["network"] = "host"
         return found
@@ -70,11 +70,11 @@ def settings(config: KubernetesProviderConfig) -> dict[str, Any]:
         "startup_timeout": config.startup_timeout_seconds,
         "run_as_user": _id(config.run_as_user),
         "run_as_group": _id(config.run_as_group),
-        # The group that may write to the working directory: it was nobody's but root's.
+        # The group that can write to the working directory, which used to belong to root.
         "fs_group": _id(config.run_as_group),
         "seccomp_profile": config.seccomp_profile,
     }
-    if list(config.command) != _WAITS:
+    if list(config.command) != _DEFAULT_COMMAND:
         found["command"] = list(config.command)
     if config.pod_template_overrides:
         found["pod_template_overrides"] = {"spec": config.pod_template_overrides}
@@ -82,7 +82,7 @@ def settings(config: KubernetesProviderConfig) -> dict[str, Any]:
 
 
 def labels(config: KubernetesProviderConfig, *more: dict[str, str] | None) -> dict[str, str]:
-    """The labels of a new sandbox: the later beats the earlier, and managed-by is always ours."""
+    """Returns the labels of a new sandbox. Later ones override earlier ones, except for managed-by."""
     found = dict(config.default_labels or {})
     for some in more:
         found |= some or {}
@@ -90,24 +90,24 @@ def labels(config: KubernetesProviderConfig, *more: dict[str, str] | None) -> di
 
 
 def without_prefix(key: str) -> str:
-    """A label's key as Podbay wants it: the prefix is a setting."""
+    """Returns a label's key without the prefix, which is a setting in Podbay."""
     return key.removeprefix(LABEL_PREFIX)
 
 
 def _id(number: int | None) -> int | str:
-    """A user's number; None lets the cluster choose it, as on OpenShift."""
+    """Converts a user or group id; None lets the cluster choose one, as OpenShift does."""
     return "none" if number is None else number
 
 
-def _refuse_what_there_is_not(config: KubernetesProviderConfig) -> None:
+def _reject_unsupported(config: KubernetesProviderConfig) -> None:
     modes = next(setting.choices for setting in podbay.SETTINGS if setting.key == "mode")
     if config.mode not in modes:
         raise podbay.ConfigError(
-            f"mode={config.mode!r} isn't in this build of Podbay, which has {' and '.join(modes)}: "
-            "use mode='raw', which needs no controller on the cluster, or a newer Podbay"
+            f"mode={config.mode!r} isn't supported by this version of Podbay, which supports {' and '.join(modes)}: "
+            "use mode='raw', which needs no controller in the cluster, or upgrade Podbay"
         )
     if config.mode == "raw" and config.seccomp_profile == "Localhost":
         raise ValueError(
-            "seccomp_profile='Localhost' doesn't say which profile: give the profile's path on the node, such as "
+            "seccomp_profile='Localhost' doesn't name a profile: pass the profile's path on the node, such as "
             "'profiles/sandbox.json'"
         )

@@ -1,4 +1,4 @@
-"""What the provider tells about sandboxes."""
+"""Results of the provider."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class SandboxInfo:
-    """One sandbox of a list. Times are ISO 8601 in UTC; `status` is running, warm, pending or terminated."""
+    """A sandbox in a list. Times are ISO 8601 in UTC; `status` is running, warm, pending or terminated."""
 
     id: str
     namespace: str
@@ -25,7 +25,7 @@ class SandboxInfo:
 
 @dataclass
 class SandboxListResponse:
-    """One page of a list. With a `cursor` there are more: give it to the next call."""
+    """One page of a list. If it has a `cursor`, pass that to the next call to get more."""
 
     sandboxes: list[SandboxInfo]
     cursor: str | None = None
@@ -37,13 +37,13 @@ class SandboxListResponse:
         return len(self.sandboxes)
 
     def __bool__(self) -> bool:
-        # It was no container once, and an answer is an answer also when nothing is in it.
+        # In langchain-kubernetes it isn't a container, so it must be true even if it is empty.
         return True
 
 
 @dataclass
 class CleanupResult:
-    """Which sandboxes were deleted because their time was over, and how many stay."""
+    """Which sandboxes were deleted because they had expired, and how many were kept."""
 
     deleted: list[str] = field(default_factory=list)
     kept: int = 0
@@ -51,7 +51,7 @@ class CleanupResult:
 
 @dataclass
 class WarmPoolStatus:
-    """How many pods wait to be used, how many are in use, and how many shall wait."""
+    """How many pods of the warm pool are available and in use, and how many should be available."""
 
     available: int
     active: int

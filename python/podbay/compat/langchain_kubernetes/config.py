@@ -1,4 +1,4 @@
-"""How sandboxes shall be."""
+"""The provider's configuration."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ _MODES = ("agent-sandbox", "raw", "local")
 
 @dataclass
 class KubernetesProviderConfig:
-    """How sandboxes shall be, under the names and with the defaults of langchain-kubernetes.
+    """The configuration of sandboxes, with the names and defaults of langchain-kubernetes.
 
-    `mode` is `raw` (pods of any cluster), `agent-sandbox` (which needs a `template_name`) or `local`: this machine,
-    which langchain-kubernetes hasn't got. What describes the pod doesn't count there.
+    `mode` is `raw` (pods in any cluster), `agent-sandbox` (which needs a `template_name`) or `local` (this machine),
+    which langchain-kubernetes doesn't have. `local` ignores the fields that describe the pod.
 
-    `command` is what the container runs. With `["sleep", "infinity"]` it is Podbay's own waiting shell: `sleep` as the
-    first process of a pod doesn't end when it is asked to. `pod_template_overrides` are merged into the pod's spec and
-    may not take away its protection. `seccomp_profile` is `RuntimeDefault`, or the path of a profile on the node.
-    `pod_ttl_seconds` was never used for anything and isn't now: `ttl_seconds` ends a sandbox.
+    `command` is what the container runs. `["sleep", "infinity"]` is replaced by a waiting shell, because `sleep` as the
+    first process of a pod ignores SIGTERM. `pod_template_overrides` are merged into the pod's spec and must not weaken
+    its security. `seccomp_profile` is `RuntimeDefault` or the path of a profile on the node. `pod_ttl_seconds` has no
+    effect, as in langchain-kubernetes: use `ttl_seconds`.
     """
 
     mode: str = "agent-sandbox"

@@ -1,4 +1,4 @@
-"""Agents and graph nodes whose threads have a sandbox each."""
+"""Agents and graph nodes with a sandbox for each thread."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ DEFAULT_SANDBOX_STATE_KEY = SANDBOX_KEY
 class KubernetesSandboxManager:
     """Gives every thread of a LangGraph application its own sandbox.
 
-    A thread's sandbox is named by its `thread_id`, so every process finds the same one and a restart loses nothing. Its
-    id is in the graph's state too. Managers with other default labels have other sandboxes: applications of one
-    namespace whose threads may have the same names want labels that tell them apart. Making a manager does no I/O.
+    The sandbox's id is derived from the `thread_id`, so every process finds the same sandbox and a restart loses
+    nothing. The graph's state has the id too. Managers with different default labels have different sandboxes: give
+    applications that share a namespace different labels if their thread ids may collide. Creating a manager does no
+    I/O.
     """
 
     def __init__(
@@ -58,12 +59,12 @@ class KubernetesSandboxManager:
 
     @property
     def backend(self) -> PodbaySandbox:
-        """The backend of every thread: give it to `create_deep_agent` in graphs of your own."""
+        """The backend for all threads; pass it to `create_deep_agent` in your own graphs."""
         return self._threads.backend
 
     def _make_backend_factory(self) -> Callable[[Any], Any]:
-        # Programs with graphs of their own called this for want of a public name. Deep Agents takes no factories any
-        # more; this one is the backend itself, and may be called too.
+        # Programs with their own graphs called this because there was no public name. Deep Agents no longer takes
+        # factories, so this returns the backend, which is callable too.
         return self.backend
 
     def create_agent(
@@ -74,15 +75,15 @@ class KubernetesSandboxManager:
         state_sandbox_key: str = DEFAULT_SANDBOX_STATE_KEY,
         **create_deep_agent_kwargs: Any,
     ) -> Any:
-        """A deep agent with a sandbox per thread, made when a tool first needs it, and its id in the state."""
+        """Returns a deep agent with a sandbox per thread, created on first use, and its id in the state."""
         return self._threads.create_agent(
             model, checkpointer=checkpointer, state_sandbox_key=state_sandbox_key, **create_deep_agent_kwargs
         )
 
     def create_setup_node(self, *, state_sandbox_key: str = DEFAULT_SANDBOX_STATE_KEY) -> Callable[..., Any]:
-        """An async node that makes the thread's sandbox, or finds it, and writes its id into the state."""
+        """Returns an async node that finds or creates the thread's sandbox and writes its id to the state."""
 
-        async def setup_node(state: dict[str, Any], config: Optional[RunnableConfig] = None) -> dict[str, Any]:  # noqa: UP045 - LangGraph looks for this very text
+        async def setup_node(state: dict[str, Any], config: Optional[RunnableConfig] = None) -> dict[str, Any]:  # noqa: UP045 - LangGraph looks for exactly this annotation
             node = self._threads.create_setup_node(state_sandbox_key=state_sandbox_key)
             with translated():
                 return await node.ainvoke(state, config or ensure_config())
@@ -96,13 +97,13 @@ class KubernetesSandboxManager:
         state_sandbox_key: str = DEFAULT_SANDBOX_STATE_KEY,
         **create_deep_agent_kwargs: Any,
     ) -> Callable[..., Any]:
-        """An async node that runs a deep agent in the sandbox that the state names, else in the thread's.
+        """Returns an async node that runs a deep agent in the sandbox named by the state, or else in the thread's.
 
-        Where the state names none that is alive and there is no thread, it makes a new one and writes its id into the
-        state.
+        If the state names no sandbox that is alive and there is no thread, it creates a new sandbox and writes its id
+        to the state.
         """
 
-        async def agent_node(state: dict[str, Any], config: Optional[RunnableConfig] = None) -> dict[str, Any]:  # noqa: UP045 - LangGraph looks for this very text
+        async def agent_node(state: dict[str, Any], config: Optional[RunnableConfig] = None) -> dict[str, Any]:  # noqa: UP045 - LangGraph looks for exactly this annotation
             from deepagents import create_deep_agent
 
             config = config or ensure_config()
@@ -116,7 +117,7 @@ class KubernetesSandboxManager:
         return agent_node
 
     async def get_or_reconnect(self, sandbox_id: str | None = None) -> KubernetesSandbox:
-        """The sandbox with this id, or a new one when there is none (any more): look at its `id`."""
+        """Returns the sandbox with this id, or a new one if it doesn't exist; its `id` tells which."""
         labels = {key: value for key, value in self._threads.labels.items() if key not in _settings.THREAD_SCOPED}
         return await self._provider.aget_or_create(
             sandbox_id=sandbox_id,
@@ -126,20 +127,20 @@ class KubernetesSandboxManager:
         )
 
     def cleanup(self, max_idle_seconds: int | None = None) -> CleanupResult:
-        """Deletes the sandboxes whose time is over, and those that weren't used for `max_idle_seconds`."""
+        """Deletes expired sandboxes, and those that have been idle for `max_idle_seconds`."""
         return self._provider.cleanup(max_idle_seconds)
 
     async def acleanup(self, max_idle_seconds: int | None = None) -> CleanupResult:
-        """As `cleanup`."""
+        """The async version of `cleanup`."""
         return await self._provider.acleanup(max_idle_seconds)
 
     def shutdown(self) -> None:
-        """Deletes every sandbox that this manager made."""
+        """Deletes every sandbox that this manager created."""
         with translated():
             self._threads.shutdown()
 
     async def ashutdown(self) -> None:
-        """As `shutdown`."""
+        """The async version of `shutdown`."""
         with translated():
             await self._threads.ashutdown()
 

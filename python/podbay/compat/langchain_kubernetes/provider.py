@@ -1,4 +1,4 @@
-"""Makes, finds, lists and deletes sandboxes."""
+"""Creates, finds, lists and deletes sandboxes."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _STATUS = ("running", "warm", "pending", "terminated")
 
 
 class KubernetesProvider(SandboxProvider):
-    """Makes and finds sandboxes. It remembers none: keep `sandbox.id`, any process can come back with it.
+    """Creates and finds sandboxes. It keeps no state: store `sandbox.id`, with which any process can reconnect.
 
-    Making one does no I/O.
+    Creating a provider does no I/O.
     """
 
     def __init__(self, config: KubernetesProviderConfig) -> None:
         self._config = config
         self.core = podbay.Provider(**_settings.settings(config))
-        """Podbay's own provider."""
+        """The `podbay.Provider` behind this one."""
 
     def __repr__(self) -> str:
         return f"KubernetesProvider(mode={self._config.mode!r}, namespace={self._config.namespace!r})"
@@ -52,15 +52,15 @@ class KubernetesProvider(SandboxProvider):
         ttl_idle_seconds: int | None = None,
         **kwargs: Any,  # noqa: ARG002
     ) -> KubernetesSandbox:
-        """The sandbox with this id, or a new one when there is none (any more): look at its `id`.
+        """Returns the sandbox with this id, or a new one if it doesn't exist; its `id` tells which.
 
-        Labels and times are for new ones. Keys of labels get the prefix `langchain-kubernetes.bitkaio.com/`.
+        Labels and TTLs apply to new sandboxes. Label keys get the prefix `langchain-kubernetes.bitkaio.com/`.
         """
         if sandbox_id is not None:
             try:
                 return self.reconnect(sandbox_id)
             except SandboxNotFoundError:
-                logger.info("the sandbox %s is over, a new one is made", sandbox_id)
+                logger.info("the sandbox %s no longer exists, creating a new one", sandbox_id)
         with translated():
             return self._wrapped(self.core.get_or_create(**self._wanted(labels, ttl_seconds, ttl_idle_seconds)))
 
@@ -73,22 +73,22 @@ class KubernetesProvider(SandboxProvider):
         ttl_idle_seconds: int | None = None,
         **kwargs: Any,  # noqa: ARG002
     ) -> KubernetesSandbox:
-        """As `get_or_create`."""
+        """The async version of `get_or_create`."""
         if sandbox_id is not None:
             try:
                 return await self.areconnect(sandbox_id)
             except SandboxNotFoundError:
-                logger.info("the sandbox %s is over, a new one is made", sandbox_id)
+                logger.info("the sandbox %s no longer exists, creating a new one", sandbox_id)
         with translated():
             return self._wrapped(await self.core.aget_or_create(**self._wanted(labels, ttl_seconds, ttl_idle_seconds)))
 
     def reconnect(self, sandbox_id: str) -> KubernetesSandbox:
-        """The sandbox with this id; `SandboxNotFoundError` when it isn't there any more."""
+        """Returns the sandbox with this id; raises `SandboxNotFoundError` if it no longer exists."""
         with translated():
             return self._wrapped(self.core.reconnect(sandbox_id))
 
     async def areconnect(self, sandbox_id: str) -> KubernetesSandbox:
-        """As `reconnect`."""
+        """The async version of `reconnect`."""
         with translated():
             return self._wrapped(await self.core.areconnect(sandbox_id))
 
@@ -100,7 +100,7 @@ class KubernetesProvider(SandboxProvider):
         status: str | None = None,
         **kwargs: Any,  # noqa: ARG002
     ) -> SandboxListResponse:
-        """One page of the sandboxes, all or those with these labels and this status."""
+        """Lists one page of sandboxes, optionally only those with these labels and this status."""
         with translated():
             return self._listed(self.core.list(**_query(cursor, labels, status)))
 
@@ -112,32 +112,32 @@ class KubernetesProvider(SandboxProvider):
         status: str | None = None,
         **kwargs: Any,  # noqa: ARG002
     ) -> SandboxListResponse:
-        """As `list`."""
+        """The async version of `list`."""
         with translated():
             return self._listed(await self.core.alist(**_query(cursor, labels, status)))
 
     def delete(self, *, sandbox_id: str, **kwargs: Any) -> None:  # noqa: ARG002
-        """Deletes a sandbox with all that belongs to it. One that is gone already is no error."""
+        """Deletes a sandbox and everything that belongs to it. It is no error if it no longer exists."""
         with translated():
             self.core.delete(sandbox_id)
 
     async def adelete(self, *, sandbox_id: str, **kwargs: Any) -> None:  # noqa: ARG002
-        """As `delete`."""
+        """The async version of `delete`."""
         with translated():
             await self.core.adelete(sandbox_id)
 
     def cleanup(self, max_idle_seconds: int | None = None) -> CleanupResult:
-        """Deletes the sandboxes whose time is over, and those that weren't used for `max_idle_seconds`."""
+        """Deletes expired sandboxes, and those that have been idle for `max_idle_seconds`."""
         with translated():
             return _cleaned(self.core.cleanup(max_idle_seconds))
 
     async def acleanup(self, max_idle_seconds: int | None = None) -> CleanupResult:
-        """As `cleanup`."""
+        """The async version of `cleanup`."""
         with translated():
             return _cleaned(await self.core.acleanup(max_idle_seconds))
 
     def stats(self, idle_threshold_seconds: int = 300) -> ProviderStats:
-        """How many sandboxes there are."""
+        """Counts the sandboxes."""
         found: list[SandboxInfo] = []
         page = self.list()
         while True:
@@ -147,7 +147,7 @@ class KubernetesProvider(SandboxProvider):
             page = self.list(page.cursor)
 
     async def astats(self, idle_threshold_seconds: int = 300) -> ProviderStats:
-        """As `stats`."""
+        """The async version of `stats`."""
         found: list[SandboxInfo] = []
         page = await self.alist()
         while True:
@@ -157,12 +157,12 @@ class KubernetesProvider(SandboxProvider):
             page = await self.alist(page.cursor)
 
     def pool_status(self) -> WarmPoolStatus:
-        """How many pods wait in the pool, and how many are in use."""
+        """Returns how many pods of the warm pool are available and in use."""
         with translated():
             return _pool(self.core.pool_status())
 
     async def apool_status(self) -> WarmPoolStatus:
-        """As `pool_status`."""
+        """The async version of `pool_status`."""
         with translated():
             return _pool(await self.core.apool_status())
 
@@ -213,7 +213,7 @@ def _moment(seconds: float) -> str:
 
 def _cleaned(cleaned: podbay.Cleaned) -> CleanupResult:
     for sandbox_id, why in cleaned.failed:
-        logger.warning("the sandbox %s is over and couldn't be deleted: %s", sandbox_id, why)
+        logger.warning("the expired sandbox %s couldn't be deleted: %s", sandbox_id, why)
     return CleanupResult(deleted=cleaned.deleted, kept=cleaned.kept)
 
 

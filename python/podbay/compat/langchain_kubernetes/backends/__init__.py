@@ -1,1 +1,1 @@
-"""What a sandbox delegates to."""
+"""The backends that a sandbox delegates to."""

@@ -1,4 +1,4 @@
-"""What a `KubernetesSandbox` needs."""
+"""The interface that a `KubernetesSandbox` needs."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class KubernetesBackendProtocol(Protocol):
-    """A place where commands run and files are."""
+    """Runs commands and transfers files."""
 
     @property
     def id(self) -> str:
-        """Its name."""
+        """The sandbox's id."""
         ...
 
     def execute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
-        """Runs a line in the shell; `timeout` is in seconds."""
+        """Runs a shell command; `timeout` is in seconds."""
         ...
 
     async def aexecute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
-        """As `execute`."""
+        """The async version of `execute`."""
         ...
 
     def upload_files(self, files: list[tuple[str, bytes]]) -> list[FileUploadResponse]:
-        """Writes files, at absolute paths."""
+        """Writes files at absolute paths."""
         ...
 
     def download_files(self, paths: list[str]) -> list[FileDownloadResponse]:
-        """Reads files, at absolute paths."""
+        """Reads files at absolute paths."""
         ...
 
     def cleanup(self) -> None:
-        """Removes the place; also a second time."""
+        """Deletes the sandbox. It is no error if it no longer exists."""
         ...

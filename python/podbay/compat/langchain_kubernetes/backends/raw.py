@@ -1,4 +1,4 @@
-"""The backend of a sandbox in mode raw, and on this machine."""
+"""The backend of modes raw and local."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _TTL = _settings.LABEL_PREFIX + "ttl-seconds"
 
 
 class RawK8sBackend:
-    """A sandbox's commands and files, over the one connection that Podbay keeps to it.
+    """Runs commands and transfers files in a sandbox of Podbay.
 
-    `create` and `reconnect` make one; `native` is Podbay's own backend, with every file operation.
+    `create` and `reconnect` return one. `native` is Podbay's own backend, which has all file operations.
     """
 
     def __init__(self, *, sandbox: podbay.Sandbox, config: KubernetesProviderConfig) -> None:
@@ -36,23 +36,23 @@ class RawK8sBackend:
         return self._sandbox.id
 
     def execute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
-        """Runs a line in the shell. Its time is up after `timeout` seconds: exit code 124 and the output so far."""
+        """Runs a shell command. After `timeout` seconds it returns exit code 124 and the output so far."""
         return self.native.execute(command, timeout=timeout)
 
     async def aexecute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
-        """As `execute`."""
+        """The async version of `execute`."""
         return await self.native.aexecute(command, timeout=timeout)
 
     def upload_files(self, files: list[tuple[str, bytes]]) -> list[FileUploadResponse]:
-        """Writes files, at absolute paths: one answer for each, in their order."""
+        """Writes files at absolute paths; returns one response per file, in order."""
         return self.native.upload_files(files)
 
     def download_files(self, paths: list[str]) -> list[FileDownloadResponse]:
-        """Reads files, at absolute paths: one answer for each, in their order."""
+        """Reads files at absolute paths; returns one response per file, in order."""
         return self.native.download_files(paths)
 
     def cleanup(self) -> None:
-        """Deletes the sandbox with all that belongs to it; also a second time."""
+        """Deletes the sandbox and everything that belongs to it. It is no error if it no longer exists."""
         with translated():
             self._sandbox.destroy()
 
@@ -65,7 +65,7 @@ class RawK8sBackend:
         extra_annotations: dict[str, str] | None = None,
         ttl_idle_seconds: int | None = None,
     ) -> Self:
-        """Makes a sandbox and waits until it runs."""
+        """Creates a sandbox and waits until it is running."""
         annotations = dict(extra_annotations or {})
         ttl = annotations.pop(_TTL, None) or config.ttl_seconds
         settings = _settings.settings(config)
@@ -88,7 +88,7 @@ class RawK8sBackend:
         extra_annotations: dict[str, str] | None = None,
         ttl_idle_seconds: int | None = None,
     ) -> Self | None:
-        """A sandbox from the pool, None when no pod waits there."""
+        """Claims a sandbox from the warm pool; returns None if no pod is available."""
         with translated():
             waiting = podbay.Provider(**_settings.settings(config)).pool_status().available
         if not waiting:
@@ -97,7 +97,7 @@ class RawK8sBackend:
 
     @classmethod
     def reconnect(cls, config: KubernetesProviderConfig, sandbox_id: str) -> Self:
-        """The sandbox with this id; `SandboxNotFoundError` when it isn't there any more."""
+        """Returns the sandbox with this id; raises `SandboxNotFoundError` if it no longer exists."""
         with translated():
             sandbox = podbay.Provider(**_settings.settings(config)).reconnect(sandbox_id)
         return cls(sandbox=sandbox, config=config)

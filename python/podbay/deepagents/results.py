@@ -1,4 +1,4 @@
-"""What a sandbox answers, in the shapes of Deep Agents."""
+"""Converts results of a sandbox to those of Deep Agents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import podbay
 
     class Page(TypedDict):
-        """How much of a file a read returns."""
+        """Limits of a page of a file."""
 
         max_bytes: int
         reserve_bytes: int
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 PAGE: Final[Page] = {
     "max_bytes": MAX_OUTPUT_BYTES,
-    # For the notice that is appended to a page which is full.
+    # Room for the notice that is appended to a truncated page.
     "reserve_bytes": len(TRUNCATION_MSG.encode()),
     "max_binary_bytes": MAX_BINARY_BYTES,
 }
 
 
 def printable(name: str) -> str:
-    """A name that can be sent to a model: bytes that aren't UTF-8 would end the run when the message is encoded."""
+    """Replaces bytes that aren't UTF-8, which would end the run when the message to the model is encoded."""
     if name.isascii():
         return name
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
@@ -46,14 +46,14 @@ def _moment(seconds: float) -> str:
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat()
     except (OverflowError, ValueError, OSError):
-        # A file may bear any time. One that has no year of four digits is as good as none.
+        # A file can have any timestamp; one outside of the years 1 to 9999 can't be formatted.
         return datetime.fromtimestamp(0, UTC).isoformat()
 
 
 def ls(found: podbay.LsResult) -> LsResult:
-    """The entries of a directory."""
+    """Converts a directory listing."""
     if found.partial is not None:
-        logger.warning("%s has more entries than were listed: %s", found.path, found.partial.detail)
+        logger.warning("%s has more entries than are listed: %s", found.path, found.partial.detail)
     return LsResult(
         entries=[
             FileInfo(
@@ -68,7 +68,7 @@ def ls(found: podbay.LsResult) -> LsResult:
 
 
 def read(page: podbay.ReadResult) -> ReadResult:
-    """A page of a file."""
+    """Converts a page of a file."""
     if page.empty:
         return ReadResult(file_data=FileData(content=EMPTY_CONTENT_WARNING, encoding="utf-8"))
     if page.encoding == "binary":
@@ -86,23 +86,23 @@ def read(page: podbay.ReadResult) -> ReadResult:
 
 
 def glob(found: podbay.GlobResult) -> GlobResult:
-    """The files that match a pattern: absolute, because the SDK's permissions compare only such paths."""
+    """Converts the result of a glob. Paths are absolute, because the SDK's permissions compare only those."""
     matches = [
         FileInfo(path=printable(match.path), is_dir=False, size=match.size, modified_at=_moment(match.modified))
         for match in found.matches
     ]
     if found.partial is None:
         return GlobResult(matches=matches)
-    # Only what narrowing can't help with is "unreadable": the model is told not to try.
+    # "unreadable" tells the model that a narrower pattern won't help.
     reason: GlobTruncationReason = "unreadable" if found.partial.unreadable else "budget"
     return GlobResult(matches=matches, truncated=True, truncation_reason=reason)
 
 
 def grep(found: podbay.GrepResult) -> GrepResult:
-    """The lines that contain a text. What can't be read is no reason to say that the search stopped early."""
+    """Converts the result of a grep. Unreadable files alone don't mean that the search stopped early."""
     matches = [GrepMatch(path=printable(match.path), line=match.line, text=match.text) for match in found.matches]
     partial = found.partial
     early = partial is not None and (partial.limit_reached or partial.reason == "budget")
     if partial is not None and partial.unreadable:
-        logger.info("a search below %s left out %d unreadable entries", found.path, partial.unreadable)
+        logger.info("a search in %s skipped %d unreadable entries", found.path, partial.unreadable)
     return GrepResult(matches=matches, truncated=early)
