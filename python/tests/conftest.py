@@ -1,4 +1,4 @@
-"""What tests share: a home of their own for sandboxes, and one sandbox a test."""
+"""Fixtures for all tests: a separate home for sandboxes, and a sandbox per test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session", autouse=True)
 def home() -> Iterator[Path]:
-    """Sandboxes of the tests live apart from those of the user, and none is left behind."""
+    """Keeps the tests' sandboxes apart from the user's, and checks that none is left behind."""
     for name in list(os.environ):
         if name.startswith("PODBAY_") and name not in {
             "PODBAY_LONG",
@@ -27,10 +27,10 @@ def home() -> Iterator[Path]:
             "PODBAY_REQUIRE",
         }:
             del os.environ[name]
-    # Sockets have short names, so this has to be a short one too.
+    # The path must be short, because paths of sockets are limited.
     home = Path(tempfile.mkdtemp(prefix="pb-", dir="/tmp"))
     os.environ["PODBAY_HOME"] = str(home)
-    # Whoever runs the tests may have settings of their own.
+    # Ignore the settings of the user who runs the tests.
     os.environ["XDG_CONFIG_HOME"] = str(home / "config")
     yield home
     provider = podbay.Provider()

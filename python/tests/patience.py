@@ -1,4 +1,4 @@
-"""How much is done in a test. Not in conftest.py: of several modules of that name only one can be imported."""
+"""How often tests repeat things. Not in conftest.py, because only one module of that name can be imported."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import os
 
 
 def long(short: int, when_there_is_time: int) -> int:
-    """How often something is done: more where PODBAY_LONG is set."""
+    """Returns how often to repeat something: more often if PODBAY_LONG is set."""
     return when_there_is_time if os.environ.get("PODBAY_LONG") else short

@@ -1,4 +1,4 @@
-"""Coroutines: real ones, on any loop, cancelled when the task is."""
+"""Coroutines: on any event loop, and cancelled with their task."""
 
 import asyncio
 import gc
@@ -14,7 +14,7 @@ from patience import long
 
 
 def run(main):
-    """Runs with the loop's own checks on: slow callbacks and what is never awaited are told."""
+    """Runs in asyncio's debug mode, which reports slow callbacks and coroutines that are never awaited."""
     return asyncio.run(main(), debug=True)
 
 
@@ -130,7 +130,7 @@ def test_cancelling_one_leaves_the_others(sandbox):
 
 
 def test_a_search_that_nobody_waits_for_is_cancelled(sandbox):
-    # Much to search, of our own: how large the host's /usr is, nobody knows. It is text, for binary files are left out.
+    # Create much to search, because the size of the host's /usr varies. It is text, because binary files are skipped.
     text = "head -c 33554432 /dev/zero | tr '\\0' '\\n' > 0"
     assert sandbox.run(f"{text}; for i in $(seq 400); do ln 0 $i; done").exit_code == 0
 

@@ -1,4 +1,4 @@
-"""Commands: run, followed, left alone, ended."""
+"""Commands: running, following, background commands, killing."""
 
 import pickle
 import signal
@@ -56,7 +56,7 @@ def test_large_input_arrives_whole(sandbox):
 
 
 def test_input_that_nobody_reads_is_no_error(sandbox):
-    # In local sandboxes it used to kill what looks after the command, whose outcome was then lost.
+    # In local sandboxes this used to kill the command's shim, and its outcome was lost.
     for command in ("exit 4", "head -c 10 >/dev/null; exit 4", "exec <&-; sleep 0.02; exit 4"):
         assert [sandbox.run(command, stdin=b"x" * 3_000_000).exit_code for _ in range(10)] == [4] * 10
 

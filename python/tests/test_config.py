@@ -1,4 +1,4 @@
-"""Settings: where they come from, who wins, and what is refused."""
+"""Settings: their sources, precedence, and errors."""
 
 import dataclasses
 import re
@@ -86,7 +86,7 @@ def test_the_users_own_file_has_full_power(tmp_path, monkeypatch):
 
 
 def test_a_file_in_the_working_directory_only_narrows(tmp_path, monkeypatch):
-    """A sandbox that shares the working directory wrote a podbay.toml, and the next one had the host's files."""
+    """A sandbox that shares the working directory wrote a podbay.toml, and the next sandbox got the host's files."""
     monkeypatch.chdir(tmp_path)
     examples = {"flag": "true", "list": '["/:/host:rw"]', "map": '{ a = "b" }', "tree": "[]"}
     for setting in podbay.SETTINGS:
@@ -96,7 +96,7 @@ def test_a_file_in_the_working_directory_only_narrows(tmp_path, monkeypatch):
         if setting.in_project == "no":
             with pytest.raises(podbay.ConfigError, match=re.escape(setting.key)):
                 podbay.Sandbox()
-            # Named, the same file may set it.
+            # If the file is named explicitly, it can set this.
             if setting.kind not in {"count", "real"}:
                 assert setting.key in values(config=tmp_path / "podbay.toml")
     (tmp_path / "podbay.toml").write_text("[local]\nprocesses = 100000\n")

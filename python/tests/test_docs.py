@@ -1,4 +1,4 @@
-"""The examples of the documentation run as they stand."""
+"""The examples of the documentation run unchanged."""
 
 import re
 from pathlib import Path
@@ -20,6 +20,6 @@ def examples():
 @pytest.mark.parametrize(("program", "page", "line"), list(examples()))
 def test_examples_run(program, page, line, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    # With the page's own line numbers, so that a failure points there.
+    # Compile with the page's line numbers, so that a failure points there.
     code = compile("\n" * (line - 1) + program, str(ROOT / page), "exec")
     exec(code, {"__name__": "__main__"})

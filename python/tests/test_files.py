@@ -1,4 +1,4 @@
-"""Files: read, written, edited, found, moved, deleted."""
+"""File operations."""
 
 import os
 import time

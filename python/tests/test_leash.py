@@ -1,4 +1,4 @@
-"""A sandbox ends with the process that holds its leash, however that ends."""
+"""A sandbox ends with the process that holds its leash, however that process ends."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ time.sleep(600)
 
 @pytest.fixture
 def stray():
-    """A sandbox that nothing else would end."""
+    """A sandbox that nothing else would delete."""
     sandbox = podbay.Sandbox(id=f"leash-{uuid.uuid4().hex[:8]}", leashed=False).open()
     yield sandbox
     podbay.Provider().delete(sandbox.id)
@@ -49,5 +49,5 @@ def test_letting_go(stray):
     assert there(stray)
     leash.let_go()
     assert not there(stray)
-    # What was never made, or is gone, is no reason to complain.
+    # It is no error if the sandbox was never created or no longer exists.
     Leash({"mode": "local"}, "leash-never-made").let_go()

@@ -1,4 +1,4 @@
-"""Every method that waits has a twin that doesn't, with the same parameters and the same results."""
+"""Every blocking method has an async version with the same parameters and results."""
 
 import asyncio
 import inspect
@@ -8,11 +8,11 @@ import pytest
 
 import podbay
 
-# What a value of ours is compared by: everything but what differs from one call to the next.
+# Results are compared by all attributes except these, which differ between calls.
 VARIES = {"id", "started", "duration", "modified", "modified_ns", "user_time", "system_time", "peak_memory", "log"}
 VARIES |= {"inode", "info", "check", "processes", "instance", "idle", "active", "created", "expires", "output_bytes"}
 
-# Method, arguments, keyword arguments. Each runs in a sandbox of its own, prepared alike.
+# Method, arguments, keyword arguments. Each runs in its own sandbox with the same files.
 CALLS = [
     ("run", ("echo out; echo err >&2; exit 3",), {"merge": True}),
     (
@@ -61,7 +61,7 @@ CALLS = [
     ("destroy", (), {}),
 ]
 
-# Compared in tests of their own: they return what runs.
+# Compared in a separate test, because it returns a running command.
 APART = {"stream"}
 
 
@@ -94,7 +94,7 @@ def prepare(sandbox):
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call[0]}{call[1]}"[:60])
-def test_twins_do_the_same(call, tmp_path):
+def test_sync_and_async_do_the_same(call, tmp_path):
     name, arguments, keywords = call
     outcomes = []
     for kind in ("sync", "async"):
@@ -119,7 +119,7 @@ def test_every_method_is_compared():
 
 
 @pytest.mark.parametrize("cls", [podbay.Sandbox, podbay.Provider, podbay.Manager])
-def test_every_method_that_waits_has_a_twin_with_the_same_parameters(cls):
+def test_every_blocking_method_has_an_async_version_with_the_same_parameters(cls):
     lone = {
         name
         for name in dir(cls)
@@ -128,9 +128,9 @@ def test_every_method_that_waits_has_a_twin_with_the_same_parameters(cls):
         and name not in itertools.chain(*pairs(cls).items())
     }
     assert lone == ({"id"} if cls is podbay.Manager else set())
-    for sync, twin in pairs(cls).items():
-        assert inspect.signature(getattr(cls, sync)) == inspect.signature(getattr(cls, twin)), sync
-        assert getattr(cls, sync).__doc__.split("\n")[0] == getattr(cls, twin).__doc__.split("\n")[0]
+    for sync, other in pairs(cls).items():
+        assert inspect.signature(getattr(cls, sync)) == inspect.signature(getattr(cls, other)), sync
+        assert getattr(cls, sync).__doc__.split("\n")[0] == getattr(cls, other).__doc__.split("\n")[0]
 
 
 def test_streams_do_the_same(sandbox):

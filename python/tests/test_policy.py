@@ -1,4 +1,4 @@
-"""Rules and record hold for every operation, in both manners."""
+"""Rules and audit log apply to every operation, sync and async."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Threads, forks, signals, the end of the interpreter, and what must not stay behind."""
+"""Threads, forks, signals, interpreter shutdown, and leaks."""
 
 import asyncio
 import gc
@@ -19,7 +19,7 @@ from patience import long
 
 
 def python(program, **options):
-    """Runs a program in a Python of its own; its output."""
+    """Runs a program in a separate Python and returns its output."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
         capture_output=True,
@@ -119,7 +119,7 @@ def test_processes_that_are_spawned_share_sandboxes():
 
 @pytest.fixture
 def heeds_ctrl_c():
-    """Shells start background jobs with SIGINT ignored, and Python then leaves it ignored: tests under nohup failed."""
+    """Shells start background jobs with SIGINT ignored, and Python keeps it ignored, so tests under nohup failed."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -222,7 +222,7 @@ def test_nothing_stays_behind_after_many_sandboxes():
         return descriptors(), threads(), children()
 
     def settled(before):
-        # Idle threads of the runtime end after ten seconds.
+        # The runtime's idle threads end after ten seconds.
         deadline = time.monotonic() + 30
         while any(now > then for now, then in zip(counted(), before, strict=True)) and time.monotonic() < deadline:
             gc.collect()

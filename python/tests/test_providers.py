@@ -1,4 +1,4 @@
-"""Providers and managers: finding, making, listing, clearing away."""
+"""Providers and managers: finding, creating, listing and deleting sandboxes."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The same on a real Kubernetes: `cargo xtask test python` starts one and gives us an account in it."""
+"""The same on a real Kubernetes: `cargo xtask test python` starts one and creates an account in it."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""How a sandbox begins and ends."""
+"""The lifecycle of a sandbox."""
 
 import gc
 import time

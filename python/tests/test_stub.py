@@ -1,4 +1,4 @@
-"""The types that are promised are those that there are."""
+"""The stub matches the native module."""
 
 import subprocess
 import sys

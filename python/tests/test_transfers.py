@@ -1,4 +1,4 @@
-"""Many files and whole directories, both ways."""
+"""Uploads and downloads of many files and whole directories."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Just enough of a Kubernetes client to look at what the programs made, from outside of Podbay."""
+"""A minimal Kubernetes client, to inspect what the programs created without using Podbay."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Api:
                 self._tls.load_cert_chain(*files)
 
     def get(self, path: str) -> Any:
-        """What is at a path of the API."""
+        """Returns the object at a path of the API."""
         request = urllib.request.Request(self._server + path, None, self._headers)
         with urllib.request.urlopen(request, timeout=30, context=self._tls) as answer:
             return json.load(answer)
 
     def delete(self, path: str) -> None:
-        """Deletes what is at a path of the API."""
+        """Deletes the object at a path of the API."""
         request = urllib.request.Request(self._server + path, None, self._headers, method="DELETE")
         urllib.request.urlopen(request, timeout=30, context=self._tls).close()

@@ -1,4 +1,4 @@
-"""Where the programs run that were written for other packages."""
+"""Where the programs written for other packages run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 MISSING = None if importlib.util.find_spec("deepagents") else "deepagents isn't installed: pip install deepagents"
 collect_ignore_glob = ["programs/*", *(["test_*.py"] if MISSING else [])]
 
-# The model that does as it is told is there.
+# The obedient model is there.
 sys.path.insert(0, str(Path(__file__).parents[1] / "langgraph"))
 
 
@@ -21,7 +21,7 @@ def pytest_report_header() -> list[str]:
 
 
 def raw() -> dict[str, str]:
-    """The rig's cluster, or the end of the test with the reason why there is none."""
+    """The rig's cluster; skips the test if there is none."""
     if not os.environ.get("PODBAY_RIG"):
         pytest.skip("PODBAY_RIG isn't set: no cluster (docs/testing.md)")
     from cluster_api import Api
@@ -31,7 +31,7 @@ def raw() -> dict[str, str]:
 
 @pytest.fixture(params=["local", "raw"])
 def place(request):
-    """What a program has to know of the place where it runs."""
+    """The names that a program uses for its environment."""
     if request.param == "raw":
         return raw()
     return {"MODE": "local", "IMAGE": "unused", "NAMESPACE": "default"}
@@ -45,7 +45,7 @@ def cluster():
 
 @pytest.fixture
 def model():
-    """A model that does as it is told."""
+    """A model that follows the instructions in the last message."""
     from obedient import ObedientModel
 
     return ObedientModel()

@@ -1,4 +1,4 @@
-"""The public names of a package with their parameters and defaults, in a form that can be compared and kept.
+"""The public names of a package with their parameters and defaults, in a form that can be stored and compared.
 
     python signatures.py langchain_kubernetes > langchain_kubernetes-0.4.0.json
 
@@ -29,7 +29,7 @@ SPECIAL = ["__init__", "__enter__", "__exit__", "__aenter__", "__aexit__"]
 
 
 def described(package: str) -> dict[str, str]:
-    """Each name with its modules before it, and what it is."""
+    """Yields each qualified name and its value."""
     found: dict[str, str] = {}
     for path in MODULES:
         module = importlib.import_module(f"{package}.{path}".rstrip("."))
@@ -65,7 +65,7 @@ def _default(field: Any) -> str:
 
 
 def _signature(function: Any) -> str:
-    """Parameters and defaults; what types they have is a matter of taste."""
+    """Returns parameters and defaults, without types."""
     bare = inspect.signature(function)
     bare = bare.replace(
         parameters=[parameter.replace(annotation=parameter.empty) for parameter in bare.parameters.values()],

@@ -1,4 +1,4 @@
-"""Every public name of langchain-kubernetes is there, with its parameters and defaults."""
+"""Every public name of langchain-kubernetes exists, with its parameters and defaults."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OTHER = {
     "backends.raw.RawK8sBackend.load_k8s_clients": "gave clients of the package kubernetes",
     "backends.agent_sandbox.AgentSandboxBackend.": "there is none to be had in this build",
 }
-"""What is different, and why."""
+"""Intended differences, with the reason."""
 
 
 def test_every_name_has_its_parameters_and_defaults():
@@ -46,7 +46,7 @@ def test_nothing_that_was_exported_is_missing():
 
 
 def test_what_the_readme_names_and_the_package_lacked():
-    # A Python class without get_or_reconnect, and no async pool_status.
+    # The original has neither get_or_reconnect nor an async pool_status.
     assert callable(KubernetesSandboxManager.get_or_reconnect)
     assert callable(KubernetesProvider.apool_status)
 
@@ -73,7 +73,7 @@ def test_agent_sandbox_mode_says_that_it_isnt_there():
 
 
 def test_nothing_is_done_before_it_has_to(monkeypatch):
-    # A module with a manager is imported where there is no cluster, or before there is one.
+    # A module with a manager can be imported where there is no cluster.
     monkeypatch.setenv("KUBECONFIG", "/no/such/file")
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     config = KubernetesProviderConfig(mode="raw")
@@ -84,7 +84,7 @@ def test_nothing_is_done_before_it_has_to(monkeypatch):
 
 
 def test_applications_with_other_labels_have_other_sandboxes():
-    # Two of one namespace would otherwise meet in the thread "1".
+    # Otherwise two applications in one namespace would share the thread "1".
     config = KubernetesProviderConfig(mode="local", default_labels={"project": "a"})
     same = KubernetesSandboxManager(config), KubernetesSandboxManager(config)
     other = KubernetesSandboxManager(config, default_labels={"project": "b"})
@@ -114,7 +114,7 @@ def test_errors_are_of_the_kinds_that_are_documented():
 
 
 def test_a_backend_of_ones_own_is_enough():
-    """`KubernetesSandbox(backend=…)` with what the protocol names, and with Deep Agents' scripts for the rest."""
+    """`KubernetesSandbox(backend=…)` with only the protocol's methods, and Deep Agents' scripts for the rest."""
     with podbay.Sandbox() as sandbox:
         native = RawK8sBackend(sandbox=sandbox, config=KubernetesProviderConfig(mode="local")).native
 

@@ -1,4 +1,4 @@
-"""Programs that were written for langchain-kubernetes' documented raw mode, one for each section of its README.
+"""Programs written for langchain-kubernetes' documented raw mode, one for each section of its README.
 
 Only the import is changed. MODE, IMAGE and NAMESPACE say where they run, THREAD is a name that nothing has, and `llm`
 is a model that does as it is told.
@@ -61,7 +61,7 @@ def test_it_runs_on_a_cluster(program, cluster, model, monkeypatch):
         cluster = {**cluster, "NAMESPACE": Api().namespace}
     run(program, cluster, model)
     if program == "warm_pool":
-        # A pool outlives the programs that use it, which is its purpose.
+        # A pool is meant to outlive the programs that use it.
         gc.collect()
         api = Api()
         api.delete(f"/apis/coordination.k8s.io/v1/namespaces/{api.namespace}/leases/pb-pool-default")
@@ -70,7 +70,7 @@ def test_it_runs_on_a_cluster(program, cluster, model, monkeypatch):
 
 
 def test_the_security_defaults_are_in_force(cluster, model):
-    """«Security defaults», looked at from outside: the pod as the cluster has it."""
+    """The README's "Security defaults", checked on the pod in the cluster."""
     from podbay.compat.langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig
 
     provider = KubernetesProvider(

@@ -1,4 +1,4 @@
-"""A chat model behind HTTP, for programs that make their own: it says what a script says, and records what it hears."""
+"""A scripted chat model behind HTTP, for programs that create their own client; it records the requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class ChatServer:
-    """Speaks as much of OpenAI's chat completions as their client needs, streamed or not."""
+    """Implements as much of OpenAI's chat completions as their client needs, streamed or not."""
 
     def __init__(self, script: dict[str, list[Any]]) -> None:
         self.script = script
@@ -53,7 +53,7 @@ class ChatServer:
         self.server.server_close()
 
     def turn(self, messages):
-        """Which turn it is follows from the messages; a request that isn't in the script gets a word."""
+        """Chooses the turn by the messages; a request that isn't in the script gets a short answer."""
         asked = max(at for at, message in enumerate(messages) if message["role"] == "user")
         turns = next((turns for key, turns in self.script.items() if key in text(messages[asked])), None)
         if turns is None:
@@ -68,7 +68,7 @@ class ChatServer:
 
 
 def text(message) -> str:
-    """What a message says, however it is put."""
+    """Returns a message's text, in whichever form it has."""
     content = message["content"]
     return content if isinstance(content, str) else "".join(block.get("text", "") for block in content)
 

@@ -1,4 +1,4 @@
-"""Backends for the tests, one in each place."""
+"""Backends for the tests, one for each mode and image."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def pytest_report_header() -> list[str]:
 
 @pytest.fixture(scope="session", params=PLACES)
 def place(request):
-    """A place with sandboxes."""
+    """A mode and image to test with."""
     return request.param
 
 
 @pytest.fixture(scope="module")
 def backend(place):
-    """A backend in each place, for tests that stay in a directory of their own."""
+    """A shared backend for each mode and image, for tests that stay in their own directory."""
     from podbay.deepagents import PodbaySandbox
 
     with PodbaySandbox(**settings(place)) as sandbox:
@@ -43,5 +43,5 @@ def local():
 
 @pytest.fixture
 def root():
-    """A directory that no other test uses. It isn't there yet."""
+    """A directory that no other test uses; it doesn't exist yet."""
     return f"/workspace/{uuid.uuid4().hex[:12]}"

@@ -1,9 +1,9 @@
-"""Runs the tests of the Deep Agents backend with each SDK on each Python that is promised.
+"""Runs the tests of the Deep Agents backend with each supported SDK and Python version.
 
     python tests/deepagents/matrix.py target/wheels/podbay-….whl
 
-Environments are made once, below `$PODBAY_CACHE` or the user's cache directory. A Python that is missing is left out
-and said so; with `PODBAY_REQUIRE=all` that is a failure.
+Environments are created once, below `$PODBAY_CACHE` or the user's cache directory. A missing Python is reported and
+skipped; with `PODBAY_REQUIRE=all` it is a failure.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from pathlib import Path
 
 TOOLS = ["pytest==9.2.0", "langchain-tests==1.1.9", "langgraph-checkpoint-sqlite==3.1.2"]
 PAIRS = [
-    # The floor.
+    # The oldest supported version.
     ("3.11", ["deepagents==0.7.18"]),
-    # What dcode pins, with dcode.
+    # The version that dcode pins, with dcode.
     ("3.12", ["deepagents==0.7.30", "deepagents-code==0.1.88"]),
     # The newest of the series.
     ("3.13", ["deepagents>=0.7.32,<0.8"]),
 ]
 HERE = Path(__file__).parent
-# Everything but the comparisons with the SDK's scripts, which take long and say the same for each Python.
+# Everything except the comparisons with the SDK's scripts, which take long and don't depend on the Python version.
 TESTS = sorted(path.name for path in HERE.glob("test_*.py") if path.name != "test_against_sdk.py")
 
 
@@ -47,7 +47,7 @@ def main() -> int:
         environment = ready(python, version, packages)
         install(environment, "--force-reinstall", "--no-deps", str(wheel))
         print(f"matrix: Python {version}, {', '.join(packages)}", flush=True)
-        # Without a cluster: what differs between versions of the SDK doesn't differ between places.
+        # Without a cluster: differences between SDK versions don't depend on the mode.
         variables = {name: value for name, value in os.environ.items() if name != "PODBAY_RIG"}
         run = [environment / "bin/python", "-m", "pytest", *TESTS, *arguments.pytest]
         failed |= subprocess.run(run, cwd=HERE, env=variables, check=False).returncode != 0
@@ -56,11 +56,11 @@ def main() -> int:
 
 
 def interpreter(version: str) -> Path | None:
-    """The Python of a version: on the path, or one of pyenv's."""
+    """Finds a Python of a version, on the path or in pyenv."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     found = [shutil.which(f"python{version}"), *sorted(pyenv.glob(f"{version}.*/bin/python"), reverse=True)]
     for path in filter(None, found):
-        # pyenv's stand-ins are there for every version, and fail for those that aren't chosen.
+        # pyenv has shims for every version, and they fail for versions that aren't selected.
         asked = [path, "-c", "import sys; print('{}.{}'.format(*sys.version_info))"]
         said = subprocess.run(asked, capture_output=True, text=True, check=False)
         if said.stdout.strip() == version:
@@ -69,7 +69,7 @@ def interpreter(version: str) -> Path | None:
 
 
 def ready(python: Path, version: str, packages: list[str]) -> Path:
-    """An environment with what the tests need, apart from the package itself."""
+    """Creates an environment with everything that the tests need except the package itself."""
     cache = Path(
         os.environ.get("PODBAY_CACHE") or Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "podbay"
     )
@@ -85,7 +85,7 @@ def ready(python: Path, version: str, packages: list[str]) -> Path:
 
 
 def install(environment: Path, *what: str) -> None:
-    # What is imported is compiled then; most of it never is.
+    # Don't compile bytecode in advance: most modules are never imported.
     pip = [environment / "bin/python", "-m", "pip", "install", "--quiet", "--no-compile"]
     subprocess.run([*pip, *what], check=True)
 

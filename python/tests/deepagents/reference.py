@@ -1,4 +1,4 @@
-"""The SDK's own sandbox, over a sandbox of ours: its scripts say what the contract is."""
+"""The SDK's own sandbox class on top of a Podbay sandbox: its scripts define the contract."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Reference(BaseSandbox):
-    """Every operation by the SDK's scripts; the image needs python3 and GNU tools."""
+    """Runs every operation by the SDK's scripts; the image needs python3 and GNU tools."""
 
     enable_capture_offload = True
 

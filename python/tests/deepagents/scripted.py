@@ -1,4 +1,4 @@
-"""A chat model that says what a script says."""
+"""A scripted chat model."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def calls(*wanted: tuple[str, dict[str, Any]]) -> AIMessage:
 
 
 class Scripted(BaseChatModel):
-    """Answers each request by the turns that belong to it.
+    """Answers each request with the next turn of its script.
 
-    It remembers nothing: which turn it is follows from the messages, so a run can be resumed with another object. A
-    subagent's task is a request like any other.
+    It keeps no state: the turn follows from the messages, so a run can be resumed with another object. A subagent's
+    task is a request like any other.
     """
 
     script: dict[str, list[Any]]

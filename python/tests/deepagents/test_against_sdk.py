@@ -1,4 +1,4 @@
-"""The same calls to our backend and to the SDK's own scripts, in one sandbox: the results must be the same."""
+"""The same calls to Podbay's backend and to the SDK's scripts, in one sandbox: the results must be equal."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_pages(local, reference, root, name):
     for offset, limit in WINDOWS:
         ours, theirs = local.read(path, offset, limit), reference.read(path, offset, limit)
         if theirs.total_lines is None and ours.total_lines is not None:
-            # Counting is optional in large files. Where we do, it has to be right.
+            # Counting is optional in large files; if there is a count, it has to be right.
             assert ours.total_lines == as_bytes(CONTENTS[name]).count(b"\n")
             ours = dataclasses.replace(ours, total_lines=None)
         assert ours == theirs, (name, offset, limit)
@@ -71,7 +71,7 @@ def test_what_cannot_be_read(local, reference, root):
     assert local.execute(made).exit_code == 0
     for name in ("missing", "dir", "fifo", "broken"):
         assert local.read(f"{root}/{name}") == reference.read(f"{root}/{name}")
-    # Upstream's script ends in a traceback here. There is no such file, and that is what is said.
+    # Upstream's script ends with a traceback here. Podbay reports that the file doesn't exist.
     assert local.read(f"{root}/file/below").error == f"File '{root}/file/below': file_not_found"
 
 
@@ -87,7 +87,7 @@ def test_directories(local, reference, root):
         if theirs.entries is None:
             assert ours.entries is None
             continue
-        # What is the kernel's isn't shown to a model: there is nothing in it for searching.
+        # Kernel file systems are hidden from the model: there is nothing to search in them.
         kernel = {("/dev", True), ("/proc", True), ("/sys", True)}
         expected = {(entry["path"], entry["is_dir"]) for entry in theirs.entries} - kernel
         assert {(entry["path"], entry["is_dir"]) for entry in ours.entries} == expected
@@ -165,7 +165,7 @@ def test_patterns(local, reference, root):
     differences = []
     for pattern in PATTERNS:
         if pattern == "a\\.py":
-            # The script knows no escapes, the shared matcher does, and that one is the contract.
+            # The script doesn't support escapes, but the shared matcher does, and that defines the contract.
             continue
         ours = local.glob(pattern, root)
         theirs = reference.glob(pattern, root)
@@ -177,7 +177,7 @@ def test_patterns(local, reference, root):
 
 
 def test_patterns_against_the_matcher(local, root):
-    """The scripts promise to follow the matcher that all of the SDK's backends share; so do we."""
+    """The SDK's scripts promise to follow the matcher that all of its backends share, and so does Podbay."""
     assert all(sent.error is None for sent in local.upload_files([(f"{root}/{name}", b"") for name in TREE]))
     differences = []
     for pattern in PATTERNS:
@@ -225,7 +225,7 @@ def test_previews(local, reference, root, command, limits):
         results.append((result, local.download_files([path])[0].content))
     (ours, our_file), (theirs, their_file) = results
     if theirs.response.truncated:
-        # More than may be kept: theirs has the beginning, ours beginning and end.
+        # Over the limit, the SDK saves the beginning, Podbay the beginning and the end.
         assert (ours.offloaded, ours.response.truncated) == (True, True)
         assert ours.response.exit_code == theirs.response.exit_code
         assert b"bytes omitted here" in our_file

@@ -1,4 +1,4 @@
-"""Whole agents, as users make them, with a model that follows a script."""
+"""Whole agents with a scripted model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def asked(text):
 
 
 def answers(result):
-    """What the tools said."""
+    """Returns the tools' messages."""
     return [message.text for message in result["messages"] if isinstance(message, ToolMessage)]
 
 
@@ -67,7 +67,7 @@ async def test_tools(backend, root, how):
 async def test_large_results_are_put_aside_and_read_back(backend, how):
     @tool
     def survey() -> str:
-        """A tool that says too much."""
+        """A tool with a long output."""
         return "".join(f"row {n}\n" for n in range(30_000))
 
     def read_back(line):
@@ -117,7 +117,7 @@ async def test_subagents_in_parallel(backend, root, how):
 
 @BOTH
 async def test_routes(backend, root, how):
-    """The sandbox is the default of a composite: commands and most files go there, some paths elsewhere."""
+    """The sandbox is the default of a composite: it runs commands and has most files; some paths are elsewhere."""
     store = InMemoryStore()
     routed = CompositeBackend(
         default=backend, routes={"/memories/": StoreBackend(store=store, namespace=lambda _: ("notes",))}
@@ -165,7 +165,7 @@ async def test_memory_and_skills(backend, root, how):
 
 @BOTH
 async def test_old_turns_are_summed_up_and_kept(backend, root, how):
-    """The history goes to the sandbox, and grows there by an edit of the whole file."""
+    """The history is offloaded to the sandbox, and grows by edits of the whole file."""
     script = {f"question {n} about {root}": [f"answer {n}: " + "blah " * 3000] for n in range(12)}
     model = Scripted(script=script, otherwise="SUMMARY", profile={"max_input_tokens": 12_000})
     agent = create_deep_agent(model=model, backend=backend, checkpointer=InMemorySaver())
@@ -183,7 +183,7 @@ async def test_old_turns_are_summed_up_and_kept(backend, root, how):
 
 
 async def test_a_sandbox_that_fails_ends_no_run(root):
-    """Each tool tells what is wrong, and the model goes on."""
+    """Each tool reports the error, and the run continues."""
     from podbay.deepagents import PodbaySandbox
 
     turns = [

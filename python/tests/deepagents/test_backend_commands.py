@@ -1,4 +1,4 @@
-"""Commands: how they end, what of them is shown, and that nothing of them is left when they are given up."""
+"""Commands: how they end, what is shown of their output, and that nothing keeps running after they are cancelled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from podbay.deepagents import PodbaySandbox
 
 
 def running(backend, name):
-    """Whether a command of that name runs. `[x]yz` finds it without finding the search."""
+    """Whether a command of that name is running. `[x]yz` finds it without finding the search itself."""
     pattern = f"[{name[0]}]{name[1:]}"
     return (
         backend.execute(
@@ -109,7 +109,7 @@ async def test_waiting_blocks_nobody(backend):
             ticks += 1
 
     ticking = asyncio.create_task(tick())
-    # Were the loop blocked, there would be one tick; not more than a few, to be true on a busy machine.
+    # If the loop were blocked, there would be one tick. Only a few are required, so that this passes on a busy machine.
     assert (await backend.aexecute("sleep 1; echo up")).output == "up\n"
     assert ticks > 5
     ticking.cancel()
@@ -153,7 +153,7 @@ def test_large_output_of_a_command_that_takes_too_long(backend, root):
 
 
 async def test_output_that_cannot_be_kept_is_shown_within_limits(backend, root):
-    """Upstream loses it altogether; in a message of a megabyte it would fill the model's context."""
+    """Upstream loses the output altogether; returning a megabyte of it would fill the model's context."""
     assert backend.write(f"{root}/file", "x").error is None
     for result in (
         backend.execute_with_offload("seq 50000", f"{root}/file/no", max_inline_bytes=2000),

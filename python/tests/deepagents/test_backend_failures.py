@@ -1,4 +1,4 @@
-"""Nothing that goes wrong raises: it is in the result, in the shape of the operation."""
+"""Failures never raise: they are reported in the operation's result."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PREFIXES = {
 
 
 async def everything(backend, sentence):
-    """Calls every operation, both ways and all at once, and expects each to tell the reason."""
+    """Calls every operation, sync and async, concurrently, and expects each to report the reason."""
     await asyncio.gather(*(check(backend, sentence, call) for call in OPERATIONS))
 
 
@@ -60,7 +60,7 @@ async def check(backend, sentence, call):
 
 
 async def captured(backend, sentence):
-    """The same for the two methods that keep large outputs."""
+    """The same for the two methods that offload large outputs."""
     arguments = {"command": "true", "capture_path": "/large_tool_results/x", "max_inline_bytes": 10}
     for result in await asyncio.gather(
         asyncio.to_thread(backend.execute_with_offload, **arguments), backend.aexecute_with_offload(**arguments)
@@ -94,7 +94,7 @@ async def test_no_conversation():
 
 
 def test_after_a_fork():
-    """Connections stay with the parent: the child is told so instead of waiting for ever."""
+    """Connections don't survive a fork: the child gets an error instead of hanging forever."""
     with PodbaySandbox() as backend:
         assert backend.write("/workspace/f", "x").error is None
         reading, writing = os.pipe()
@@ -120,7 +120,7 @@ def test_wrong_settings_are_told_at_once():
 
 
 def test_making_one_does_nothing(monkeypatch, tmp_path):
-    """dcode and `langgraph dev` make backends where nothing may wait; and nobody wants a pod for an import."""
+    """dcode and `langgraph dev` create backends where nothing may block, and an import must not create a pod."""
     backend = PodbaySandbox(mode="raw", kubeconfig=str(tmp_path / "none"), image="python:3.12-slim", namespace="agents")
     assert backend.id == backend.id
     assert {backend: 1}[backend] == 1

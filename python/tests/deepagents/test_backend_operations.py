@@ -1,4 +1,4 @@
-"""What the standard suite leaves out, in every place: metadata, links, pipes, artefacts, limits."""
+"""What the standard suite doesn't test, in every mode: metadata, links, pipes, artefacts, limits."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_reading_what_is_not_text(backend, root):
     late = backend.read(f"{root}/late.txt", 0, 20_000)
     assert late.error is None
     assert late.file_data["encoding"] == "base64"
-    # Upstream returns it whole, 800 KB of base64 (langchain-ai/deepagents issue 4408).
+    # Upstream returns all 800 KB as base64 (langchain-ai/deepagents issue 4408).
     assert backend.read(f"{root}/big.dat").error == (
         f"File '{root}/big.dat': Binary file exceeds maximum preview size of 512000 bytes"
     )
@@ -134,7 +134,7 @@ def test_searching_from_the_top(backend, root):
     put(backend, {f"{root}/needle.xyz": b"a needle 4711\n"})
     for start in (None, "/", "/workspace"):
         for found in (backend.glob("needle.xyz", start), backend.grep("needle 4711", start)):
-            # All of an image may be more than the time allows; then that is said.
+            # Searching a whole image may exceed the time budget, which is then reported.
             assert f"{root}/needle.xyz" in paths(found) or (start == "/" and found.truncated)
 
 
@@ -173,7 +173,7 @@ def test_grep_counts_all_files_together(backend, root):
 def test_transfers_keep_order_and_bytes(backend, root):
     contents = [bytes(range(256)) * n for n in range(20)] + [b"z" * (10 << 20)]
     files = [(f"{root}/up/{n}", content) for n, content in enumerate(contents)]
-    # All are under way at once, so the directory has to be one before.
+    # The uploads run concurrently, so the directory has to exist before.
     assert backend.write(f"{root}/before", "").error is None
     sent = backend.upload_files([*files[:3], ("relative", b""), (root, b"dir"), *files[3:]])
     assert [response.path for response in sent][3:5] == ["relative", root]
@@ -188,7 +188,7 @@ def test_transfers_keep_order_and_bytes(backend, root):
 
 @pytest.mark.parametrize("directory", ARTEFACT_PATHS)
 def test_artefacts(backend, directory, root):
-    """Deep Agents writes to the root of the file system, also where its user may not."""
+    """Deep Agents writes to the root of the file system, even where its user has no permission."""
     path = f"{directory}{root}/note.md"
     assert backend.write(path, "kept\n").error is None
     assert backend.edit(path, "kept", "kept and changed").error is None
@@ -199,7 +199,7 @@ def test_artefacts(backend, directory, root):
 
 
 def test_names_of_any_bytes(backend, root):
-    """A name that isn't UTF-8 must not end a run when its message is encoded."""
+    """A file name that isn't UTF-8 must not end a run when its message is encoded."""
     assert backend.execute(f"mkdir -p {root}; cd {root}; printf needle > \"$(printf 'b\\377d')\"").exit_code == 0
     shown = f"{root}/b\ufffdd"
     assert [entry["path"] for entry in backend.ls(root).entries] == [shown]

@@ -1,4 +1,4 @@
-"""Every method has an async twin of its own, and both say the same."""
+"""Every method has its own async version, and both return the same."""
 
 from __future__ import annotations
 
@@ -109,14 +109,14 @@ def tree(local):
 @pytest.mark.parametrize(("name", "arguments"), CALLS, ids=lambda value: value if isinstance(value, str) else "")
 async def test_results(local, tree, name, arguments):
     arguments = filled(arguments, tree)
-    # Once before, so that both find what writing leaves.
+    # Write once before, so that both calls find the file.
     getattr(local, name)(*arguments)
     ours, twins = getattr(local, name)(*arguments), await getattr(local, f"a{name}")(*arguments)
     assert without_times(ours) == without_times(twins)
 
 
 def without_times(result):
-    """Writing in between changes the time of the directory, and nothing else."""
+    """The writes in between change only the directory's timestamp."""
     for entry in (getattr(result, "entries", None) or []) + (getattr(result, "matches", None) or []):
         entry.pop("modified_at", None)
     return result
@@ -133,7 +133,7 @@ async def test_deleting_and_keywords(local, tree):
 
 
 async def test_async_methods_use_no_thread_and_no_script(tree, monkeypatch):
-    """The SDK's twins fall back to threads or to shell scripts where a class doesn't have its own."""
+    """The SDK's async methods fall back to threads or shell scripts if a class doesn't override them."""
 
     class Watched(PodbaySandbox):
         def execute(self, command, *, timeout=None):

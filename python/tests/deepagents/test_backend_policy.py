@@ -1,4 +1,4 @@
-"""Rules and record: for every operation, sync and async."""
+"""Rules and audit log apply to every operation, sync and async."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from podbay.deepagents import PodbaySandbox
 
 
 async def both(backend, name, *arguments, **named):
-    """The results of a method and of its twin."""
+    """Returns the results of a method and of its async version."""
     return getattr(backend, name)(*arguments, **named), await getattr(backend, f"a{name}")(*arguments, **named)
 
 
@@ -27,7 +27,7 @@ async def test_prefixes():
                 assert [response.error for response in sent] == ["permission_denied", None]
         for result in await both(backend, "write", "/workspace/mine/f", "x"):
             assert result.error is None
-        # A link doesn't lead around a rule.
+        # A symbolic link doesn't bypass a rule.
         assert backend.execute("ln -s ../other mine/link").exit_code == 0
         for result in await both(backend, "write", "/workspace/mine/link/f", "x"):
             assert "/workspace/mine/link/f" in result.error
@@ -69,7 +69,7 @@ async def test_virtual_paths():
             for result in await both(backend, "read", path):
                 assert result.error.startswith(f"File '{path}': ")
                 assert "secret\n" not in result.error
-        # What Deep Agents puts aside lands below the root, where it is found again.
+        # What Deep Agents offloads is stored below the root, where it can be read again.
         for result in await both(
             backend, "execute_with_offload", "seq 999", "/large_tool_results/x", max_inline_bytes=9
         ):
@@ -97,7 +97,7 @@ async def test_record():
         ):
             for result in await both(b, name, *arguments):
                 assert result is not None
-    # One line for each call, also where it was refused.
+    # One line per call, even if it was refused.
     for op, target in (
         ("write", "/workspace/f"),
         ("read", "/workspace/f"),

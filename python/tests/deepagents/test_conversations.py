@@ -1,4 +1,4 @@
-"""One backend object for every conversation: each has its own sandbox, in every process."""
+"""One backend object for all conversations: each has its own sandbox, in every process."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from scripted import Scripted, call, calls
 
 @pytest.fixture(params=["local", "raw-debian"])
 def place(request):
-    """Pods enough of one kind: what is in them makes no difference here."""
+    """One kind of pod is enough: the image makes no difference here."""
     return request.param
 
 
 @pytest.fixture
 def conversations(place):
-    """A backend for conversations, its manager, and a function that names new ones; they are deleted in the end."""
+    """A backend for conversations, its manager, and a function that names new ones, which are deleted at the end."""
     manager = podbay.Manager(**settings(place))
     backend = PodbaySandbox(manager=manager, tenant="acme")
     threads = []
@@ -107,8 +107,8 @@ async def test_a_conversation_whose_sandbox_is_over_gets_another(conversations):
     assert backend.release(thread)
     assert "No such file" in (await ask("look"))[-2]
     await ask("write")
-    # Deleted by someone else. A pod may answer while it ends, the call that finds it gone says so, the next has a new
-    # one.
+    # Deleted by someone else. A pod may still answer while it terminates; the call that finds it gone fails,
+    # and the next gets a new one.
     assert manager.provider.delete(podbay.sandbox_id("acme", thread))
     said = []
     async with asyncio.timeout(60):
@@ -130,7 +130,7 @@ def test_without_a_conversation(conversations):
 
 
 def test_few_connections_are_kept(monkeypatch):
-    """A process that has served a thousand conversations doesn't hold a thousand connections for ever."""
+    """A process that has served thousands of conversations doesn't keep thousands of connections open."""
     monkeypatch.setattr("podbay.deepagents.conversations.KEPT", 2)
     backend = PodbaySandbox(per_thread=True)
     threads = [uuid.uuid4().hex for _ in range(4)]
@@ -197,6 +197,6 @@ def test_interrupted_and_resumed_in_another_process(conversations, place, tmp_pa
     said, last, interrupted = process(resume=True)
     assert said[1] == "the plan\n\n[Command succeeded with exit code 0]"
     assert (last, interrupted) == ("deployed", False)
-    # And this process, which has seen neither of them, finds the same files.
+    # This process, which has seen neither of them, finds the same files.
     sandbox = manager.acquire(thread, "acme")
     assert sandbox.read_bytes("/workspace/plan") == b"the plan"

@@ -1,4 +1,4 @@
-"""Deep Agents Code with a sandbox of ours: `dcode --sandbox podbay`."""
+"""Deep Agents Code with Podbay: `dcode --sandbox podbay`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_one_is_made_used_and_deleted(tmp_path):
         with create_sandbox("podbay", sandbox_id=made) as again:
             assert again.id == made
             assert again.execute("ls").output == "ready\n"
-        # Whoever attached leaves it alone.
+        # A sandbox that dcode only attached to isn't deleted.
         assert backend.execute("ls").output == "ready\n"
     assert made not in {listed.id for listed in podbay.Provider().list()}
 
@@ -100,7 +100,7 @@ def test_settings(monkeypatch):
 
 @pytest.fixture(params=["process", "workspace"])
 def dotenv(request, tmp_path, monkeypatch):
-    """Loads a workspace's `.env` as dcode does: into its own process, or into a workspace's snapshot."""
+    """Loads a workspace's `.env` as dcode does, into its own process or into a snapshot of the workspace."""
     workspace, own = tmp_path / "workspace", tmp_path / "own.env"
     workspace.mkdir()
     monkeypatch.setattr(dcode_config, "_GLOBAL_DOTENV_PATH", own)
@@ -113,7 +113,7 @@ def dotenv(request, tmp_path, monkeypatch):
                 monkeypatch.chdir(workspace)
                 dcode_config._load_dotenv(start_path=workspace, refresh_loaded=True)
             else:
-                # The server that makes sandboxes doesn't work in the workspace's directory.
+                # The server that creates sandboxes doesn't run in the workspace's directory.
                 monkeypatch.chdir(tmp_path)
                 snapshot = dcode_config._preview_dotenv_environ(start_path=workspace)
                 stack.enter_context(dcode_config.use_environment(snapshot))
@@ -137,13 +137,13 @@ VALUES = {
 
 @pytest.mark.parametrize("setting", podbay.SETTINGS, ids=lambda known: known.key)
 def test_a_workspaces_dotenv_only_narrows(setting, dotenv):
-    """A sandbox wrote a `.env` into its workspace, and dcode's next sandbox had the mounts that it named."""
+    """A sandbox wrote a `.env` into its workspace, and dcode's next sandbox got the mounts named there."""
     value = setting.choices[-1] if setting.choices else VALUES.get(setting.kind, "x")
     provider = PodbayProvider()
     for prefix in ("", "DEEPAGENTS_CODE_"):
         dotenv(f"{prefix}{setting.variable}={value}\n")
         if setting.key == "home" and "PODBAY_HOME" in os.environ and not prefix:
-            # The shell's own beats it, and nothing was loaded.
+            # The shell's variable takes precedence, so nothing was loaded.
             assert provider._settings({})["home"] == os.environ["PODBAY_HOME"]
         elif setting.in_project == "no":
             with pytest.raises(podbay.ConfigError, match=r"\.env: .*can't set this"):
@@ -155,7 +155,7 @@ def test_a_workspaces_dotenv_only_narrows(setting, dotenv):
 
 
 def test_a_workspaces_dotenv_takes_nothing_away(dotenv, monkeypatch):
-    """An empty variable with dcode's prefix hides the shell's own: a project's rules would have gone that way."""
+    """An empty variable with dcode's prefix hid the shell's, so a project could remove rules that way."""
     monkeypatch.setenv("PODBAY_POLICY_DENY_COMMANDS", "rm")
     monkeypatch.setenv("PODBAY_TTL", "1h")
     dotenv("DEEPAGENTS_CODE_PODBAY_POLICY_DENY_COMMANDS=\nDEEPAGENTS_CODE_PODBAY_TTL=\n")
@@ -173,7 +173,7 @@ def test_the_users_own_dotenv_has_full_power(dotenv):
 
 @pytest.mark.parametrize("name", ["KUBECONFIG", "PODBAY_CONFIG", "XDG_CONFIG_HOME"])
 def test_a_workspaces_dotenv_leads_nowhere_else(name, dotenv, monkeypatch, tmp_path):
-    """A kubeconfig's exec plugin is a program on the host; a settings file of the user's may set everything."""
+    """A kubeconfig's exec plugin runs on the host, and a settings file named by a variable can set everything."""
     monkeypatch.delenv(name, raising=False)
     planted = tmp_path / "workspace/podbay/podbay.toml"
     dotenv(f"{name}={planted.parents[1]}\n")
@@ -239,7 +239,7 @@ def test_a_whole_run(name, where, tmp_path):
     assert said[1].startswith("green tea\nset up\n/workspace\n")
     assert said[2].endswith("GREEN TEA")
     assert re.search("/large_tool_results/", said[3])
-    # It was told of the place that it works in, and nothing is left of that, though dcode ends its server by a signal.
+    # The model was told about the sandbox, and nothing is left of it, though dcode kills its server by a signal.
     assert "/workspace" in text(model.heard[0][0])
     deadline = time.monotonic() + 60
     while left := {listed.id for listed in podbay.Provider(**made).list()} - before:

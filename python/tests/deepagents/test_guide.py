@@ -1,4 +1,4 @@
-"""The examples of docs/deepagents.md run as they stand; only the image and the namespace are the rig's."""
+"""The examples of docs/deepagents.md run unchanged, except for the image and the namespace."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_example(program, line, cluster, capsys):
         program = program.replace(', namespace="agents"', "")
     haiku = call("write_file", file_path="/workspace/haiku.txt", content="old pond\n")
     model = Scripted(script={ASKED: [haiku, "It is there."]})
-    # With the page's own line numbers, so that a failure points there.
+    # Compile with the page's line numbers, so that a failure points there.
     exec(compile("\n" * (line - 1) + program, str(PAGE), "exec"), {"__name__": "__main__", "model": model})
     if "print(sandbox.read(" in program:
         assert capsys.readouterr().out == "old pond\n"

@@ -1,4 +1,4 @@
-"""LangChain's own suite for sandboxes, unchanged, in every place."""
+"""LangChain's standard test suite for sandboxes, unchanged, in every mode."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from places import settings
 from podbay.deepagents import PodbaySandbox
 
 # The suite of langchain-tests 1.1.9 is older than the contract of deepagents 0.7.7: the SDK's own sandboxes fail the
-# same seven (langchain-ai/langchain issue 39948). Not strict, so that a suite that was put right passes as well.
+# same seven (langchain-ai/langchain issue 39948). Not strict, so that a fixed suite passes too.
 OVERWRITES = pytest.mark.xfail(reason="since deepagents 0.7.0 write replaces a file", strict=False)
 ABSOLUTE = pytest.mark.xfail(reason="since deepagents 0.7.7 glob returns absolute paths", strict=False)
 FILES_ONLY = pytest.mark.xfail(reason="since deepagents 0.7.7 glob returns regular files only", strict=False)
@@ -20,11 +20,11 @@ PYTHON = """#!/bin/sh
 command -v python3 >/dev/null && exec python3 "$@"
 head -c 512000 /dev/zero | tr '\\0' x
 """
-"""Two tests have `python` print 500 KiB. Debian has a `python3`, BusyBox none: there something else prints them."""
+"""Two tests make `python` print 500 KiB. Debian has `python3`; BusyBox has no Python, so this script prints them."""
 
 
 class Suite(SandboxIntegrationTests):
-    """What differs from the published suite."""
+    """Adapts the published suite."""
 
     PLACE = "local"
 
@@ -81,6 +81,6 @@ class TestRawBusyBox(Suite):
 
 
 class TestRawReadOnly(Suite):
-    """In a pod whose own files can't be changed, as a user who isn't root."""
+    """In a pod with a read-only root, as a non-root user."""
 
     PLACE = "raw-read-only"

@@ -1,4 +1,4 @@
-"""The examples, as modules, and a model for them."""
+"""The examples as modules, and a model for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MISSING = None if importlib.util.find_spec("deepagents") else "deepagents isn't 
 collect_ignore_glob = ["test_*.py"] if MISSING else []
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-# The model that does as it is told is there.
+# The obedient model is there.
 sys.path.insert(0, str(Path(__file__).parents[1] / "langgraph"))
 
 
@@ -22,7 +22,7 @@ def pytest_report_header() -> list[str]:
 
 @pytest.fixture
 def example():
-    """An example by its name, as it is imported by whoever tries it."""
+    """Imports an example by its name."""
 
     def load(name):
         spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
@@ -38,7 +38,7 @@ def example():
 
 @pytest.fixture
 def model():
-    """A model that does as it is told."""
+    """A model that follows the instructions in the last message."""
     from obedient import ObedientModel
 
     return ObedientModel()

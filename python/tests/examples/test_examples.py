@@ -1,4 +1,4 @@
-"""The examples do what they say."""
+"""The examples work."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_fastapi(example, model):
             assert chat("one", "run echo hello > greeting")["sandbox"] == manager.sandbox_id("one")
             assert chat("one", "run cat greeting")["reply"].startswith("hello\n")
             assert "No such file" in chat("two", "run cat greeting")["reply"]
-        # Another server that starts later finds the conversation's sandbox.
+        # A server that starts later finds the conversation's sandbox.
         with TestClient(example("fastapi_app").create_app(model, manager)) as client:
             assert chat("one", "run cat greeting")["reply"].startswith("hello\n")
 
@@ -96,7 +96,7 @@ def test_policy(example, model):
     assert len(record) >= 5
 
 
-# Python reports what a callback raised, which is as it should be, and pytest takes that for a failure.
+# Python reports the callback's exception, as it should, but pytest treats that as a failure.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_record_that_fails_stops_what_cant_be_recorded(example):
     def broken(operation, target, details):

@@ -1,4 +1,4 @@
-"""Where the tests of graphs run: on this machine, and on the rig's cluster when there is one."""
+"""Where the tests of graphs run: on this machine, and on the rig's cluster if there is one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def pytest_report_header() -> list[str]:
 
 @pytest.fixture(scope="session", params=["local", "raw"])
 def settings(request):
-    """What makes a sandbox in each mode."""
+    """The settings for each mode."""
     if request.param == "local":
         return {"mode": "local"}
     if not os.environ.get("PODBAY_RIG"):
@@ -28,7 +28,7 @@ def settings(request):
 
 @pytest.fixture
 def manager(settings):
-    """A manager whose sandboxes are gone afterwards."""
+    """A manager whose sandboxes are deleted afterwards."""
     from podbay.langgraph import SandboxManager
 
     with SandboxManager(tenant=uuid.uuid4().hex, **settings) as manager:
@@ -37,7 +37,7 @@ def manager(settings):
 
 @pytest.fixture
 def model():
-    """A model that does as it is told."""
+    """A model that follows the instructions in the last message."""
     from obedient import ObedientModel
 
     return ObedientModel()

@@ -1,13 +1,13 @@
-"""A chat model that does as it is told, for tests of graphs: what it answers follows from the last message alone.
+"""A chat model for tests of graphs that follows the instructions in the last message.
 
-So it may serve any number of threads and processes at once. It understands, one order a line:
+It keeps no state, so it can serve any number of threads and processes at once. It understands, one per line:
 
     run COMMAND               the tool execute
     python CODE               the tool execute_python
-    delegate ORDER            a subagent, which gets the order
+    delegate TASK             a subagent, which gets the task
     (anything else)           the answer "You said: …"
 
-What a tool returned is its answer.
+Its answer is what the tool returned.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 
 
 class ObedientModel(BaseChatModel):
-    """Does as the last message says."""
+    """Follows the instructions in the last message."""
 
     @property
     def _llm_type(self) -> str:
@@ -39,7 +39,7 @@ class ObedientModel(BaseChatModel):
     async def _agenerate(
         self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
-        # The base class would go to a thread, which hides what blocks the event loop.
+        # The base class would use a thread, which hides code that blocks the event loop.
         return self._generate(messages)
 
     def _answer(self, messages: list[BaseMessage]) -> AIMessage:
@@ -72,15 +72,15 @@ def _call(name: str, **arguments: Any) -> dict[str, Any]:
 
 
 def said(result: dict[str, Any]) -> str:
-    """The last answer of a run."""
+    """Returns the last answer of a run."""
     return result["messages"][-1].text
 
 
 def on(thread: str) -> dict[str, Any]:
-    """The config of a thread."""
+    """Returns the config of a thread."""
     return {"configurable": {"thread_id": thread}}
 
 
 def told(order: str) -> dict[str, Any]:
-    """The input of a run."""
+    """Returns the input of a run."""
     return {"messages": [("user", order)]}

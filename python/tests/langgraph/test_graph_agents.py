@@ -1,4 +1,4 @@
-"""Agents whose threads have a sandbox each."""
+"""Agents with a sandbox for each thread."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_tenants_with_threads_of_one_name_dont_meet(settings, model):
 
 
 def test_nobody_reaches_another_threads_sandbox_by_the_state(manager, model):
-    # The state is written by whoever may send input to a thread, and copied when a thread is.
+    # Whoever can send input to a thread can write its state, and copying a thread copies it.
     agent = manager.create_agent(model, checkpointer=MemorySaver())
     agent.invoke(told("run echo secret > kept"), on("victim"))
     result = agent.invoke({**told("run cat kept"), "sandbox_id": manager.sandbox_id("victim")}, on("thief"))
@@ -86,7 +86,7 @@ def test_a_sandbox_that_ended_between_two_turns_is_replaced(manager, model, how)
     turn("run echo first > kept")
     old = manager.acquire("one")
     assert manager.provider.delete(old.id)
-    # A pod that was deleted answers for a second or two.
+    # A deleted pod still answers for a second or two.
     until = time.monotonic() + 20
     while answers(old):
         assert time.monotonic() < until

@@ -1,4 +1,4 @@
-"""Nodes for graphs of one's own."""
+"""Nodes for custom graphs."""
 
 from __future__ import annotations
 

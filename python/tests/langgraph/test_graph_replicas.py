@@ -1,4 +1,4 @@
-"""Several processes that serve the same threads."""
+"""Several processes serve the same threads."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ print(json.dumps([said(result), result["sandbox_id"], manager.provider.mode]))
 
 
 def replica(manager, settings, thread, order):
-    """Another process of the application, with nothing but the thread's name."""
+    """Starts another process of the application that only knows the thread's name."""
     given = json.dumps([manager.tenant, settings, thread, order])
-    # -P: not the sources in the working directory, which have no native module, but the package that is installed.
+    # -P: import the installed package, not the sources in the working directory, which have no native module.
     command = [sys.executable, "-P", "-c", REPLICA, str(Path(__file__).parent), given]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
@@ -61,5 +61,5 @@ def test_processes_that_begin_a_thread_at_once_get_one_sandbox(manager, settings
         for process in replicas:
             process.kill()
             process.communicate()
-        # One of the three made it, and that process is gone: nobody else deletes it.
+        # The process that created it is gone, so nobody else deletes it.
         manager.provider.delete(manager.sandbox_id("new"))

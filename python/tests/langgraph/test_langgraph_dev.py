@@ -1,4 +1,4 @@
-"""The real `langgraph dev`: its server refuses code that blocks the event loop, and brings its own checkpointer."""
+"""The real `langgraph dev`: its server refuses code that blocks the event loop, and provides its own checkpointer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def server(tmp_path):
-    """`langgraph dev` with one graph; its address."""
+    """Runs `langgraph dev` with one graph and returns its address."""
     tenant = tmp_path.name
     (tmp_path / "agent.py").write_text(AGENT.format(here=str(Path(__file__).parent), tenant=tenant))
     (tmp_path / "langgraph.json").write_text(

@@ -1,4 +1,4 @@
-"""Without LangChain the package says what to install, and the core works."""
+"""Without LangChain, the package says what to install, and the core works."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ except ModuleNotFoundError as missing:
 
 @pytest.mark.parametrize("module", ["podbay.langgraph", "podbay.tool", "podbay.compat.langchain_kubernetes"])
 def test_what_to_install_is_said(module):
-    # -P: the package that is installed, not the sources in the working directory.
+    # -P: import the installed package, not the sources in the working directory.
     command = [sys.executable, "-P", "-c", WITHOUT.format(module=module)]
     printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
     assert "pip install 'podbay[deepagents]'" in printed

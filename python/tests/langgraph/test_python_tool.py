@@ -24,7 +24,7 @@ def tool(settings):
 
 
 def left(settings):
-    """What sandboxes there are. Tests of other modules may have some too: only the number before and after counts."""
+    """Lists the sandboxes. Other tests may have some too, so only the difference before and after counts."""
     return {listed.id for listed in podbay.Provider(**settings).list()}
 
 
@@ -157,7 +157,7 @@ def test_what_goes_wrong_before_the_code_is_told_too(settings):
 
 
 def test_an_agents_virtual_files_are_seeded(settings, model):
-    """The state comes from the graph: the model's arguments don't have it, and its schema doesn't name it."""
+    """The graph injects the state: neither the model's arguments nor the tool's schema have it."""
     tool = execute_python_tool(**settings)
     assert list(tool.tool_call_schema.model_json_schema()["properties"]) == ["code"]
     agent = create_deep_agent(model, tools=[tool], system_prompt="Analyse." + PROMPT_SUFFIX)
