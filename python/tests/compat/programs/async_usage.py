@@ -1,4 +1,4 @@
-"""«Async Usage»."""
+"""README section "Async Usage"."""
 
 import asyncio
 

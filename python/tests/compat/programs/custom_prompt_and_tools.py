@@ -1,4 +1,4 @@
-"""«Custom system_prompt and tools»."""
+"""README section "Custom system_prompt and tools"."""
 
 from langchain_core.tools import tool
 from langchain_kubernetes import KubernetesProviderConfig, KubernetesSandboxManager
@@ -6,7 +6,7 @@ from langchain_kubernetes import KubernetesProviderConfig, KubernetesSandboxMana
 
 @tool
 def my_custom_tool(text: str) -> str:
-    """Says it back."""
+    """Repeats the text."""
     return text
 
 

@@ -1,4 +1,4 @@
-"""«Execute Commands»."""
+"""README section "Execute Commands"."""
 
 import time
 
@@ -12,7 +12,7 @@ try:
     assert result.exit_code == 0
     assert result.truncated is False
 
-    # Per-call timeout: it ended as a TimeoutError and left the process running.
+    # Per-call timeout: the original raised TimeoutError and left the process running.
     begun = time.monotonic()
     result = sandbox.execute("echo begun; sleep 61", timeout=2)
     assert time.monotonic() - begun < 20
@@ -20,7 +20,7 @@ try:
     assert result.output.startswith("begun\n")
     assert sandbox.execute("cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c 'sleep 6[1]'").output == "0\n"
 
-    # A shell, both streams in their order, exit codes, and more output than once fitted.
+    # A shell, both streams in order, exit codes, and more output than the original returned.
     assert sandbox.execute("echo a | tr a b; echo err >&2; exit 3").output == "b\nerr\n"
     assert sandbox.execute("exit 3").exit_code == 3
     assert sandbox.execute("cd /tmp && pwd && export X=1 && echo $X").output == "/tmp\n1\n"

@@ -1,4 +1,4 @@
-"""«Behind FastAPI»."""
+"""README section "Behind FastAPI"."""
 
 from contextlib import asynccontextmanager
 
@@ -44,7 +44,7 @@ try:
         said(client, THREAD + "-1", "run echo hello > greeting")
         assert said(client, THREAD + "-1", "run cat greeting").startswith("hello\n")
         assert "No such file" in said(client, THREAD + "-2", "run cat greeting")
-    # acleanup() at the end takes only what has expired: a restart finds the conversation's sandbox.
+    # acleanup() at the end deletes only expired sandboxes: a restart finds the conversation's sandbox.
     with TestClient(app) as client:
         assert said(client, THREAD + "-1", "run cat greeting").startswith("hello\n")
 finally:

@@ -1,4 +1,4 @@
-"""«File Operations»."""
+"""README section "File Operations"."""
 
 import asyncio
 
@@ -37,7 +37,7 @@ try:
     assert [(hit["path"], hit["line"], hit["text"]) for hit in hits] == [(f"{APP}/deep/main.py", 3, "def main():")]
     assert isinstance(sandbox.grep_raw("x", path="/no/such/place"), str)
 
-    # Batch upload (bytes): it waited for ever
+    # Batch upload (bytes): the original waited forever
     large = bytes(range(256)) * 8192
     uploaded = sandbox.upload_files(
         [
@@ -48,7 +48,7 @@ try:
     )
     assert [response.error for response in uploaded] == [None, None, None]
 
-    # Batch download (bytes): a file's name was run as a command
+    # Batch download (bytes): the original ran file names as commands
     sandbox.execute(f"echo out > {APP}/output.txt")
     responses = sandbox.download_files([f"{APP}/output.txt", f"{APP}/$(touch injected) 'quoted'.bin", f"{APP}/none"])
     assert responses[0].content == b"out\n"

@@ -1,4 +1,4 @@
-"""«With langgraph dev / LangGraph Platform»: no checkpointer of one's own; the id in the graph's state."""
+"""README section "With langgraph dev / LangGraph Platform": no own checkpointer, and the id in the graph's state."""
 
 from langchain_kubernetes import KubernetesProviderConfig, KubernetesSandboxManager
 
@@ -8,7 +8,7 @@ manager = KubernetesSandboxManager(
     default_labels={"app": "my-agent"},
 )
 
-# The platform provides the checkpointer: none here.
+# The platform provides the checkpointer.
 graph = manager.create_agent(llm)
 
 try:

@@ -1,4 +1,4 @@
-"""«To increase sandbox lifetime» and «Configuration options»: per call beats manager beats config."""
+"""README section "To increase sandbox lifetime" and "Configuration options": per call beats manager beats config."""
 
 import time
 

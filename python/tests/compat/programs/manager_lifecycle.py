@@ -1,4 +1,4 @@
-"""«KubernetesSandboxManager (LangGraph integration)»: nodes, get_or_reconnect, cleanup, shutdown, context manager."""
+"""README section "KubernetesSandboxManager (LangGraph integration)": nodes, get_or_reconnect, cleanup, shutdown."""
 
 import asyncio
 from typing import Annotated, TypedDict
@@ -40,7 +40,7 @@ def said(state):
 async def main():
     assert DEFAULT_SANDBOX_STATE_KEY == "sandbox_id"
 
-    # One node with the agent inside.
+    # One node that runs the agent.
     graph = graph_of(("agent", manager.create_agent_node(llm)))
     thread = {"configurable": {"thread_id": THREAD}}
     first = await graph.ainvoke({"messages": [("user", "run echo kept > file")]}, thread)
@@ -49,20 +49,20 @@ async def main():
     assert said(second).startswith("kept\n")
     assert second["sandbox_id"] == first["sandbox_id"]
 
-    # «Lower-level: acquire a sandbox from state manually»
+    # "Lower-level: acquire a sandbox from state manually"
     sandbox = await manager.get_or_reconnect(first["sandbox_id"])
     assert sandbox.id == first["sandbox_id"]
     assert (await sandbox.aexecute("cat file")).output == "kept\n"
     new = await manager.get_or_reconnect(None)
     assert new.id != sandbox.id
 
-    # «Stale sandbox_id after sandbox expiry»: a new one takes its place and the state learns of it.
+    # "Stale sandbox_id after sandbox expiry": a new one replaces it, and the state gets its id.
     node = manager.create_agent_node(llm)
     stale = {"messages": [("user", "run echo fresh")], "sandbox_id": "deepagents-a1b2c3d4"}
     updates = await node(stale, {})
     assert said(updates).startswith("fresh\n")
     assert updates["sandbox_id"] != "deepagents-a1b2c3d4"
-    # The sandbox that the state names is the one that is used.
+    # The sandbox named by the state is used.
     known = {"messages": [("user", "run cat file")], "sandbox_id": sandbox.id}
     updates = await node(known, {"configurable": {"thread_id": THREAD + "-other"}})
     assert said(updates).startswith("kept\n")
@@ -84,7 +84,7 @@ async def main():
     else:
         raise AssertionError("ashutdown() deletes all sandboxes")
 
-    # «Context manager — calls shutdown() on exit»
+    # "Context manager — calls shutdown() on exit"
     async with KubernetesSandboxManager(config) as inner:
         temporary = await inner.get_or_reconnect(None)
         assert temporary.execute("echo here").output == "here\n"

@@ -1,4 +1,4 @@
-"""«Pod not reaching Running phase»: an image that isn't there is told at once, with the reason."""
+"""README section "Pod not reaching Running phase": a missing image is reported at once, with the reason."""
 
 import time
 

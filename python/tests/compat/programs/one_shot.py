@@ -1,4 +1,4 @@
-"""«One-shot usage»."""
+"""README section "One-shot usage"."""
 
 from deepagents import create_deep_agent
 from langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig

@@ -1,4 +1,4 @@
-"""`namespace_per_sandbox`: «stronger isolation, slower, more RBAC»; the namespace stayed behind."""
+"""`namespace_per_sandbox`: "stronger isolation, slower, more RBAC"; the original left the namespace behind."""
 
 from langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig
 

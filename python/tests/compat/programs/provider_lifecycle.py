@@ -1,4 +1,4 @@
-"""«Provider — get_or_create and reconnect»."""
+"""README section "Provider — get_or_create and reconnect"."""
 
 import asyncio
 
@@ -31,7 +31,7 @@ try:
     )
     assert other.id not in ("existing-id", sandbox.id)
 
-    # Another provider, as in another process, knows as much.
+    # Another provider, as in another process, finds the same sandbox.
     elsewhere = KubernetesProvider(KubernetesProviderConfig(mode=MODE, image=IMAGE, namespace=NAMESPACE))
     assert elsewhere.reconnect(sandbox.id).execute("cat file").output == "kept\n"
     try:

@@ -1,4 +1,4 @@
-"""«Raw mode configuration»: every option at once."""
+"""README section "Raw mode configuration": every option at once."""
 
 from langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig
 

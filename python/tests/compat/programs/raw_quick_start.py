@@ -1,4 +1,4 @@
-"""«Raw mode quick start»."""
+"""README section "Raw mode quick start"."""
 
 from langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig
 
@@ -18,5 +18,5 @@ try:
 finally:
     provider.delete(sandbox_id=sandbox.id)
 
-# «Delete (idempotent)»
+# "Delete (idempotent)"
 provider.delete(sandbox_id=sandbox.id)

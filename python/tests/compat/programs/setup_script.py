@@ -1,4 +1,4 @@
-"""`setup_script`: «Shell script run as first exec after creation», which never ran."""
+"""`setup_script`: "Shell script run as first exec after creation", which the original never ran."""
 
 from langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig
 

@@ -1,4 +1,4 @@
-"""«Warm pool configuration», raw mode."""
+"""README section "Warm pool configuration", raw mode."""
 
 import time
 
