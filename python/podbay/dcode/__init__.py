@@ -1,14 +1,15 @@
 """Sandboxes for Deep Agents Code: `dcode --sandbox podbay`, and `dcode --sandbox kubernetes`.
 
-dcode finds these classes by the package's entry points. Settings come from where Podbay's always come from (`PODBAY_…`,
-settings files; docs/config.md lists them), from the same variables with `DEEPAGENTS_CODE_` before their name, and from
-a table of dcode's own configuration:
+dcode finds these classes by the package's entry points. Settings come from Podbay's usual sources (`PODBAY_…` variables
+and settings files; see docs/config.md), from the same variables prefixed with `DEEPAGENTS_CODE_`, and from a table in
+dcode's configuration:
 
     [sandboxes.providers.kubernetes]
     class_path = "podbay.dcode:KubernetesProvider"
     params = { image = "python:3.12-slim", namespace = "agents" }
 
-Variables in the workspace's `.env` can only narrow: a sandbox may have written that file (see `dotenv`).
+Variables in the workspace's `.env` can only narrow settings, because a sandbox may have written that file (see
+`dotenv`).
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ _leashes: dict[str, Leash] = {}
 
 
 class PodbayProvider(SandboxProvider):
-    """Sandboxes of the mode that is set: on this machine unless `PODBAY_MODE` says otherwise."""
+    """Sandboxes in the configured mode: by default on this machine."""
 
     name: ClassVar[str] = "podbay"
 
     @property
     def metadata(self) -> SandboxProviderMetadata:
-        """What dcode tells of it. Nothing is opened for this."""
+        """The provider's description for dcode. Reading it opens nothing."""
         return SandboxProviderMetadata(
             name=self.name,
             working_dir=(self._mode() != "local" and Variables.now().setting("raw.workdir")) or _WORKDIR,
@@ -50,7 +51,7 @@ class PodbayProvider(SandboxProvider):
         )
 
     def get_or_create(self, *, sandbox_id: str | None = None, **params: Any) -> SandboxBackendProtocol:
-        """The sandbox of an id, or a new one. `params` are settings, and `timeout` for commands."""
+        """Returns the sandbox with an id, or a new one. `params` are settings, and `timeout` for commands."""
         timeout = params.pop("timeout", 300)
         settings = self._settings(params)
         if sandbox_id is not None:
@@ -60,7 +61,7 @@ class PodbayProvider(SandboxProvider):
                 raise SandboxNotFoundError(str(missing)) from missing
             return PodbaySandbox(sandbox=found, timeout=timeout)
         backend = PodbaySandbox(timeout=timeout, **settings)
-        # dcode ends its server by a signal that leaves it no time to delete anything (local sandboxes see to that).
+        # dcode kills its server without giving it time to delete anything; local sandboxes end by themselves.
         leash = Leash(settings, backend.id) if settings["mode"] != "local" else None
         try:
             backend.__enter__()
@@ -73,7 +74,7 @@ class PodbayProvider(SandboxProvider):
         return backend
 
     def delete(self, *, sandbox_id: str, **params: Any) -> None:
-        """Deletes a sandbox; one that is gone already is as good as deleted."""
+        """Deletes a sandbox. It is no error if it no longer exists."""
         podbay.Provider(**self._settings(params)).delete(sandbox_id)
         leash = _leashes.pop(sandbox_id, None)
         if leash is not None:
@@ -86,14 +87,14 @@ class PodbayProvider(SandboxProvider):
         params.pop("timeout", None)
         mode = params.pop("mode", None) or self._mode()
         settings = {key: value for key, value in Variables.now().settings().items() if key != "mode"}
-        # What the configuration says of a setting replaces the variable, by whichever of its two names.
+        # The configuration overrides a variable, under either of the setting's two names.
         for key in [key for key in settings if key in params or key.removeprefix(f"{mode}.") in params]:
             del settings[key]
         return {"mode": mode, **settings, **params}
 
 
 class KubernetesProvider(PodbayProvider):
-    """Sandboxes in the cluster that kubectl would use; a mode of `PODBAY_MODE` that is of a cluster is kept."""
+    """Sandboxes in the cluster that kubectl would use, in mode raw unless `PODBAY_MODE` is another cluster mode."""
 
     name: ClassVar[str] = "kubernetes"
 

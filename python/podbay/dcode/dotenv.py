@@ -1,9 +1,8 @@
-"""Which of dcode's variables come from the workspace's `.env`, and what these may do.
+"""Finds out which of dcode's variables come from the workspace's `.env`, and restricts those.
 
-dcode loads the nearest `.env` from the workspace upwards, and then the user's own `~/.deepagents/.env`. A sandbox may
-have written the first, or a cloned repository brought it, so its variables have no more power than a project's
-`podbay.toml` (docs/config.md): they only narrow. `resolve_env_var` doesn't tell where a value came from, so this finds
-out.
+dcode loads the nearest `.env` from the workspace upwards, and then the user's own `~/.deepagents/.env`. A sandbox or a
+cloned repository may have created the first, so its variables can only do what a project's `podbay.toml` can: narrow
+settings (docs/config.md). `resolve_env_var` doesn't say where a value came from, so this module works it out.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 _PREFIX = "DEEPAGENTS_CODE_"
 
-# These say where settings, clusters and podbayd are found. Podbay reads them from the process itself.
+# These decide where settings, clusters and podbayd are found. Podbay reads them from the process's environment.
 _LEADING = (
     "HOME",
     "KUBECONFIG",
@@ -38,31 +37,31 @@ _LEADING = (
 
 @dataclass(frozen=True)
 class Variables:
-    """The variables of a workspace, by whose word they hold."""
+    """The variables of a workspace, by their origin."""
 
     trusted: Mapping[str, str]
-    """Of the shell that started dcode, or of the user's own `.env`."""
+    """From the shell that started dcode, or from the user's own `.env`."""
 
     project: Mapping[str, str]
-    """Of the workspace's `.env`, or of unknown origin."""
+    """From the workspace's `.env`, or of unknown origin."""
 
     @classmethod
     def now(cls) -> Variables:
-        """Those of the workspace that dcode is working for."""
+        """Returns the variables of the workspace that dcode is working on."""
         own, shell = _own_dotenv(), _shell()
         every = {**os.environ, **dcode.active_environment()}
-        # The same value from a place that is trusted is as good from any other.
+        # A value that a trusted source has too is trusted, wherever it came from.
         trusted = {name: value for name, value in every.items() if value in (shell.get(name), own.get(name))}
         for name, value in shell.items():
             trusted.setdefault(name, value)
         return cls(trusted, {name: value for name, value in every.items() if trusted.get(name) != value})
 
     def setting(self, key: str) -> str | None:
-        """The text of a setting that is trusted."""
+        """Returns the trusted text of a setting."""
         return _texts(self.trusted).get(next(known.variable for known in podbay.SETTINGS if known.key == key))
 
     def settings(self) -> dict[str, Any]:
-        """All settings in these variables. Those of the project only narrow; anything else raises `ConfigError`."""
+        """Returns all settings in these variables. Those of the project can only narrow; others raise `ConfigError`."""
         for name in _LEADING:
             if name in self.project and os.environ.get(name) == self.project[name]:
                 raise podbay.ConfigError(
@@ -78,7 +77,7 @@ class Variables:
 
 
 def _texts(variables: Mapping[str, str]) -> dict[str, str]:
-    """The settings by Podbay's names. A variable with dcode's prefix wins, and hides the other when it is empty."""
+    """Returns the settings by Podbay's names. A variable with dcode's prefix wins, even if it is empty."""
     found = {}
     for setting in podbay.SETTINGS:
         text = variables.get(_PREFIX + setting.variable, variables.get(setting.variable))
@@ -88,9 +87,9 @@ def _texts(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def _shell() -> dict[str, str]:
-    """The environment without what dcode has loaded from files."""
+    """Returns the environment without the variables that dcode loaded from files."""
     loaded = getattr(dcode, "_dotenv_loaded_values", None)
-    # A dcode that doesn't say what it loaded: the kernel knows what the process was started with, on Linux.
+    # If this dcode doesn't say what it loaded, use the environment the process was started with, from Linux's /proc.
     environ = dict(os.environ) if loaded is not None else _at_start()
     named = {**_nearest_dotenv(), **(loaded or {})}
     return {name: value for name, value in environ.items() if named.get(name) != value}
@@ -111,7 +110,7 @@ def _own_dotenv() -> dict[str, str]:
 
 
 def _is_nearest(own: Path) -> bool:
-    """Whether the user's own file is at the same time the workspace's."""
+    """Whether the user's own file is also the workspace's."""
     nearest = _nearest()
     try:
         return nearest is not None and nearest.samefile(own)
@@ -131,7 +130,7 @@ def _nearest_dotenv() -> dict[str, str]:
 
 
 def _parsed(path: Path) -> dict[str, str]:
-    """A file's variables as they are written: filled in from others, a project's could pass for the user's."""
+    """Reads a file's variables without interpolation, by which a project's value could pass for the user's."""
     try:
         values = dotenv_values(path, interpolate=False, encoding="utf-8")
     except (OSError, ValueError):
