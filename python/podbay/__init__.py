@@ -36,6 +36,7 @@ from podbay._native import (
     PoolStatus,
     Process,
     Progress,
+    Protections,
     Provider,
     ReadResult,
     Sandbox,
@@ -46,6 +47,7 @@ from podbay._native import (
     TreeEntry,
     TreeResult,
     UploadResult,
+    Wall,
     Welcome,
     WriteResult,
     __version__,
@@ -54,6 +56,7 @@ from podbay._native import (
 )
 from podbay.config import LocalConfig, RawConfig
 from podbay.errors import (
+    AccessDenied,
     AlreadyExists,
     BadAnswer,
     ClosedError,
@@ -82,6 +85,7 @@ from podbay.errors import (
 
 __all__ = [
     "SETTINGS",
+    "AccessDenied",
     "AlreadyExists",
     "AsyncExec",
     "BadAnswer",
@@ -126,6 +130,7 @@ __all__ = [
     "PoolStatus",
     "Process",
     "Progress",
+    "Protections",
     "Provider",
     "ProviderError",
     "RawConfig",
@@ -144,6 +149,7 @@ __all__ = [
     "Unreachable",
     "UploadResult",
     "VersionMismatch",
+    "Wall",
     "Welcome",
     "WriteResult",
     "__version__",

@@ -50,6 +50,7 @@ __all__ = [
     "PoolStatus",
     "Process",
     "Progress",
+    "Protections",
     "Provider",
     "ReadResult",
     "Sandbox",
@@ -60,6 +61,7 @@ __all__ = [
     "TreeEntry",
     "TreeResult",
     "UploadResult",
+    "Wall",
     "Welcome",
     "WriteResult",
     "__version__",
@@ -70,6 +72,9 @@ __all__ = [
 
 __version__: str
 SETTINGS: list[Setting]
+# For tests: the core's names of operations, and of errors with their exceptions.
+_OPERATIONS: list[str]
+_ERRORS: list[tuple[str, str]]
 
 def sandbox_id(tenant: str, thread: str) -> str: ...
 def settings_of_variables(
@@ -572,6 +577,22 @@ class Welcome:
     def running(self) -> int: ...
 
 @final
+class Protections:
+    @property
+    def landlock_abi(self) -> int: ...
+    @property
+    def walls(self) -> list[Wall]: ...
+
+@final
+class Wall:
+    @property
+    def kind(self) -> Literal["domain", "signals", "directory", "socket", "system_calls", "program", "unknown"]: ...
+    @property
+    def stands(self) -> bool: ...
+    @property
+    def detail(self) -> str: ...
+
+@final
 class Exec:
     @property
     def id(self) -> str: ...
@@ -648,6 +669,8 @@ class Sandbox:
     def adestroy(self) -> Coroutine[Any, Any, bool]: ...
     def hello(self) -> Welcome: ...
     def ahello(self) -> Coroutine[Any, Any, Welcome]: ...
+    def protections(self) -> Protections: ...
+    def aprotections(self) -> Coroutine[Any, Any, Protections]: ...
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None, /

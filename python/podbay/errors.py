@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from podbay._native import ExecResult
 
 __all__ = [
+    "AccessDenied",
     "AlreadyExists",
     "BadAnswer",
     "ClosedError",
@@ -40,7 +41,9 @@ __all__ = [
 
 
 class PodbayError(Exception):
-    """The base of all of Podbay's exceptions."""
+    """The base of all of Podbay's exceptions. `code` is for programs; docs/protocol.md lists all codes."""
+
+    code: str = "failed"
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -51,24 +54,26 @@ class PodbayError(Exception):
 
 
 class OperationError(PodbayError):
-    """An operation failed in the sandbox.
+    """An operation failed in the sandbox, with a `code` such as `not_found` or `string_not_unique`.
 
-    `code` is for programs (`not_found`, `string_not_unique`, …; docs/protocol.md lists them). `path` is the path that
-    the failure is about. `count` depends on the code: how many lines a file has that is shorter than the offset, how
-    often a text occurs that isn't unique, the size of a file that is too large. `errno` is the kernel's error number if
-    a program couldn't be started.
+    `path` is the path that the failure is about. `count` depends on the code: how many lines a file has that is shorter
+    than the offset, how often a text occurs that isn't unique, the size of a file that is too large. `errno` is the
+    kernel's error number if a program couldn't be started.
     """
+
+    code = "unknown"
 
     def __init__(
         self,
         message: str,
-        code: str = "unknown",
+        code: str | None = None,
         path: str | None = None,
         count: int | None = None,
         errno: int | None = None,
     ) -> None:
         super().__init__(message)
-        self.code = code
+        if code is not None:
+            self.code = code
         self.path = path
         self.count = count
         self.errno = errno
@@ -80,25 +85,37 @@ class OperationError(PodbayError):
 class NotFound(OperationError, FileNotFoundError):
     """The path doesn't exist."""
 
+    code = "not_found"
+
 
 class AlreadyExists(OperationError, FileExistsError):
     """The path exists, and the caller asked not to replace it."""
+
+    code = "already_exists"
 
 
 class IsDirectory(OperationError, IsADirectoryError):
     """The path is a directory, but the operation needs a file."""
 
+    code = "is_directory"
+
 
 class NotADirectory(OperationError, NotADirectoryError):
     """The path, or one of its parents, isn't a directory."""
+
+    code = "not_a_directory"
 
 
 class PolicyDenied(OperationError, PermissionError):
     """A rule on paths or commands forbids the operation, or the path leaves the root directory."""
 
+    code = "policy_denied"
+
 
 class OperationTimedOut(OperationError, TimeoutError):
     """The operation took too long. A command that times out isn't an exception; its result says so."""
+
+    code = "timed_out"
 
 
 class CommandFailed(PodbayError):
@@ -115,29 +132,43 @@ class CommandFailed(PodbayError):
 class Unreachable(PodbayError, ConnectionError):
     """The sandbox or the cluster can't be reached, even after retrying for a while."""
 
+    code = "unreachable"
+
 
 class SandboxRestarted(PodbayError):
     """The sandbox was restarted during an operation that changes something, which may or may not have taken effect."""
+
+    code = "sandbox_restarted"
 
 
 class DeadlineExceeded(PodbayError, TimeoutError):
     """A command should have timed out long ago, but the sandbox doesn't answer: the command may still be running."""
 
+    code = "deadline_exceeded"
+
 
 class VersionMismatch(OperationError):
     """Client and sandbox speak different versions of the protocol."""
+
+    code = "version_mismatch"
 
 
 class BadAnswer(PodbayError):
     """The sandbox sent an invalid response."""
 
+    code = "bad_answer"
+
 
 class SandboxNotFound(PodbayError, LookupError):
     """The sandbox doesn't exist."""
 
+    code = "sandbox_not_found"
+
 
 class ClosedError(PodbayError):
     """The object is closed, or its sandbox was deleted."""
+
+    code = "closed"
 
 
 class ProviderError(PodbayError):
@@ -147,28 +178,44 @@ class ProviderError(PodbayError):
 class StartupFailed(ProviderError):
     """The sandbox's pod can't start. The message has the reason and the pod's events."""
 
+    code = "startup_failed"
+
 
 class StartupTimeout(ProviderError, TimeoutError):
     """The sandbox's pod didn't start in time. The message has the pod's events."""
+
+    code = "startup_timeout"
 
 
 class PodGone(ProviderError):
     """The sandbox's pod no longer exists."""
 
+    code = "pod_gone"
+
 
 class PermissionDenied(OperationError, ProviderError, PermissionError):
-    """The sandbox's user may not do that to `path`, or the account may not do that on the cluster.
+    """The sandbox's user has no permission for `path`, or the account has none in the cluster.
 
-    On a cluster `path` is None, and the message names the verb and the resource.
+    In the latter case `code` is `forbidden`, `path` is None, and the message names the missing RBAC verb and resource.
     """
+
+    code = "forbidden"
+
+
+AccessDenied = PermissionDenied
+"""The former name of `PermissionDenied` for failures in the sandbox."""
 
 
 class ConfigError(PodbayError, ValueError):
     """A setting is unknown or invalid."""
 
+    code = "config"
+
 
 class LocalFileError(PodbayError, OSError):
     """A file on this machine can't be read or written."""
+
+    code = "local_file"
 
 
 class ForkError(PodbayError, RuntimeError):

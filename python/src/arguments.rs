@@ -59,8 +59,7 @@ impl Arguments<'_> {
         let strict = self.strict_audit.as_ref().map(|strict| strict.is_truthy()).transpose()?.unwrap_or(false);
         self.named.push(("audit.file", file));
         self.named.push(("audit.strict", self.strict_audit));
-        let config =
-            settings::gather(self.mode.as_deref(), self.config.as_ref(), &self.named, self.settings.as_ref())?;
+        let config = settings::gather(self.mode.as_deref(), self.config.as_ref(), &self.named, self.settings.as_ref())?;
         let builder = Podbay::builder().config(config);
         let builder = match callback {
             Some(callback) => builder.audit(audit::audit(callback, strict)),

@@ -5,9 +5,9 @@ use podbay::provider::Wanted;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::arguments::{Arguments, rules};
 use crate::conversions::{Labels, Ttl};
 use crate::failure::Failure;
-use crate::arguments::{Arguments, rules};
 use crate::provider::{Provider, query};
 use crate::results::providers::Page;
 use crate::sandbox::Sandbox;

@@ -7,10 +7,10 @@ use podbay::provider::{Phase, Query};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::arguments::{Arguments, rules, wanted};
 use crate::conversions::{Labels, Ttl};
 use crate::coroutine::Coroutine;
 use crate::failure::Failure;
-use crate::arguments::{Arguments, rules, wanted};
 use crate::results::providers::{Cleaned, Page, PoolStatus, Stats};
 use crate::runtime::block_on;
 use crate::sandbox::Sandbox;

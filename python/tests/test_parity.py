@@ -29,6 +29,7 @@ CALLS = [
     ("kill", ("nothing",), {}),
     ("attach", ("nothing",), {}),
     ("hello", (), {}),
+    ("protections", (), {}),
     ("read", ("f", 1, 1), {}),
     ("read", ("missing",), {}),
     ("read", ("f", 99), {}),

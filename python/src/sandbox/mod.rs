@@ -9,9 +9,9 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::arguments::{Arguments, rules, wanted};
 use crate::conversions::{Labels, Nothing};
 use crate::coroutine::Coroutine;
-use crate::arguments::{Arguments, rules, wanted};
 use crate::results::session::{Protections, Welcome};
 use crate::runtime::block_on;
 use crate::sync_async::sync_and_async;

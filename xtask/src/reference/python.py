@@ -41,7 +41,9 @@ def module(name: str) -> list[str]:
     parts = [f"## `{name}`", "", docstring(loaded), ""]
     for member in sorted(loaded.__all__, key=lambda member: (rank(getattr(loaded, member)), member)):
         value = getattr(loaded, member)
-        if inspect.isclass(value):
+        if inspect.isclass(value) and value.__name__ != member:
+            parts += [f"### `{member}`", "", f"Another name of `{value.__name__}`.", ""]
+        elif inspect.isclass(value):
             parts += described_class(value)
         elif callable(value):
             parts += [f"### `{member}{signature(value)}`", "", docstring(value), ""]
