@@ -56,8 +56,8 @@ mod _native {
         module.add("SETTINGS", crate::settings::table())?;
         // Tests compare the package with the core's tables.
         let operations: Vec<_> = podbay::OPERATIONS.iter().map(|operation| operation.name).collect();
-        module.add("_OPERATIONS", operations)?;
+        module.setattr("_OPERATIONS", operations)?;
         let errors: Vec<_> = podbay::ErrorName::all().map(|name| (name.code, name.exception)).collect();
-        module.add("_ERRORS", errors)
+        module.setattr("_ERRORS", errors)
     }
 }

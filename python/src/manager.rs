@@ -104,8 +104,7 @@ sync_and_async! {
 
         /// Deletes a thread's sandbox. Returns whether there was one.
         fn release / arelease(threads, thread: String, tenant: Option<String>) [thread, tenant=None] -> bool {
-            let id = podbay::thread::sandbox_id(tenant.as_deref().unwrap_or_default(), &thread);
-            Ok(threads.podbay.delete(&id).await?)
+            Ok(threads.podbay.release(tenant.as_deref().unwrap_or_default(), &thread).await?)
         }
 
         /// Lists a tenant's sandboxes.

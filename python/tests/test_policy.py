@@ -107,6 +107,10 @@ def test_a_callback_is_told_of_everything():
 
         asyncio.run(main())
         name = sandbox.id
+    assert [(op, target, meta["decision"]) for op, target, meta in (told.pop(0), told.pop())] == [
+        ("create", name, "allowed"),
+        ("destroy", name, "allowed"),
+    ]
     assert [(op, target, meta["decision"]) for op, target, meta in told[:4]] == [
         ("write", "f", "allowed"),
         ("exec", "exit 3", "allowed"),
@@ -162,6 +166,8 @@ def test_a_file_is_written_line_by_line(tmp_path):
     with podbay.Sandbox(audit_log=log, strict_audit=True) as sandbox:
         sandbox.run("true")
     entries = [json.loads(line) for line in log.read_text().splitlines()]
-    assert [(entry["op"], entry["decision"]) for entry in entries] == [("exec", "begun"), ("exec", "allowed")]
+    assert [(entry["op"], entry["decision"]) for entry in entries] == [
+        (op, decision) for op in ("create", "exec", "destroy") for decision in ("begun", "allowed")
+    ]
     with pytest.raises(podbay.ConfigError, match="no-such-dir"):
         podbay.Sandbox(audit_log=str(tmp_path / "no-such-dir" / "x"))

@@ -109,7 +109,7 @@ def test_rules_hold_for_what_a_provider_gives():
     provider = podbay.Provider(deny_commands=["curl"], audit_log=lambda op, target, meta: told.append(op))
     with provider.get_or_create("ruled") as sandbox, pytest.raises(podbay.PolicyDenied):
         sandbox.run("curl x")
-    assert told == ["exec"]
+    assert told == ["create", "exec", "destroy"]
 
 
 def test_managers_map_conversations_to_sandboxes(provider):

@@ -17,13 +17,13 @@ def test_it_is_made_when_it_is_first_used():
     assert sandbox.created is None
     assert sandbox.id.startswith("pb-")
     assert sandbox.id not in ids()
-    assert "not made yet" in repr(sandbox)
+    assert "not created yet" in repr(sandbox)
     before = sandbox.id
     assert sandbox.run("true").ok
     assert sandbox.created is True
     assert sandbox.id == before
     assert sandbox.id in ids()
-    assert repr(sandbox) == f'<podbay.Sandbox "{before}", local, made here>'
+    assert repr(sandbox) == f'<podbay.Sandbox "{before}", local, created>'
     sandbox.close()
     assert sandbox.id not in ids()
     assert sandbox.closed

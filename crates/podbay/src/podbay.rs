@@ -164,6 +164,18 @@ impl Podbay {
         Ok(self.finished(provided, replaced))
     }
 
+    /// Deletes the sandbox of a tenant's thread at the end of a conversation. Returns whether it existed.
+    ///
+    /// One that the same thread gets later doesn't count as [`replaced`](Sandbox::replaced).
+    ///
+    /// # Errors
+    /// When something of it can't be removed.
+    pub async fn release(&self, tenant: &str, thread: &str) -> Result<bool> {
+        let id = thread::sandbox_id(tenant, thread);
+        self.0.seen().remove(&id);
+        self.delete(&id).await
+    }
+
     /// Finds a sandbox that exists.
     ///
     /// # Errors
@@ -287,9 +299,6 @@ impl Inner {
 
 impl Owner for Inner {
     fn delete<'a>(&'a self, id: &'a str) -> Pending<'a, bool> {
-        Box::pin(guard::recorded(&self.audit, "destroy", id, async move {
-            self.seen().remove(id);
-            self.provider().await?.delete(id).await
-        }))
+        Box::pin(guard::recorded(&self.audit, "destroy", id, async move { self.provider().await?.delete(id).await }))
     }
 }

@@ -121,7 +121,10 @@ impl Sandbox {
     /// Creates or finds the sandbox now, and returns this object.
     fn open(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
         let inner = slf.get().inner.clone();
-        block_on(slf.py(), async move { Ok(drop(inner.open().await?)) })?;
+        block_on(slf.py(), async move {
+            inner.open().await?;
+            Ok(())
+        })?;
         Ok(slf)
     }
 

@@ -90,7 +90,7 @@ async def test_a_sandbox_that_was_closed():
 
 
 async def test_no_conversation():
-    await everything(PodbaySandbox(per_thread=True), 'config={"configurable": {"thread_id": "…"}}')
+    await everything(PodbaySandbox(per_thread=True), "config={'configurable': {'thread_id': '…'}}")
 
 
 def test_after_a_fork():
