@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["MissingThread", "required_thread_id", "thread_id"]
 
 
-class MissingThread(PodbayError, LookupError):
+class MissingThread(PodbayError, LookupError, RuntimeError):
     """A run has no `thread_id`, so its sandbox can't be determined."""
 
     def __init__(self, what: str = "This graph") -> None:
