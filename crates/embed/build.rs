@@ -53,7 +53,8 @@ fn ready_made(dir: &Path) -> Vec<(String, PathBuf)> {
 
 fn build(out: &Path) -> PathBuf {
     let workspace = PathBuf::from(variable("CARGO_MANIFEST_DIR")).join("../..");
-    for input in ["Cargo.toml", "Cargo.lock", "crates/proto", "crates/fsops", "crates/jail", "crates/daemon"] {
+    let crates = ["proto", "fsops", "jail", "supervision", "daemon"].map(|name| format!("crates/{name}"));
+    for input in ["Cargo.toml".into(), "Cargo.lock".into()].into_iter().chain(crates) {
         println!("cargo::rerun-if-changed={}", workspace.join(input).display());
     }
     let target = variable("TARGET");

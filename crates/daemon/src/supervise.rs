@@ -13,9 +13,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use podbay_jail::supervision::{self, CONTROL, Identity, Report, SPEC, STARTED, Spec, Started};
 use podbay_jail::{
     CommandConfinement, CommandFilter, FailedStep, Isolation, Jail, JailError, Jailed, STATE, WORKSPACE,
+};
+use podbay_supervision::{
+    CONTROL, DirectoryIdentity, SPEC, STARTED, Spec, StartReport, Started, mark_supervised, remove_sandbox,
 };
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -32,14 +34,14 @@ pub fn run(dir: &Path) -> io::Result<()> {
     let listener = sys::inherited(0)?;
     let mut leash = UnixStream::from(sys::inherited(1)?);
     // As long as the listener is open, nobody else takes the directory for a dead sandbox's.
-    let identity = Identity::of(dir)?;
+    let identity = DirectoryIdentity::of(dir)?;
     // The creator waits for this process only; the one that goes on belongs to nobody.
     if let Fork::Parent(_) = sys::fork()? {
         return Ok(());
     }
     rustix::process::setsid()?;
     oom::fix_least();
-    let alive = supervision::hold(dir)?;
+    let alive = mark_supervised(dir)?;
     let begun = Instant::now();
     let control = dir.join(CONTROL);
     let made = UnixListener::bind(&control)
@@ -53,14 +55,14 @@ pub fn run(dir: &Path) -> io::Result<()> {
         Ok(made) => made,
         Err(message) => {
             remove(dir, identity);
-            let said = say(&mut leash, &Report::Failed { message });
+            let said = say(&mut leash, &StartReport::Failed { message });
             std::mem::forget(leash);
             return said;
         }
     };
     drop(listener);
     let mut sandbox = Supervised { dir: dir.to_owned(), identity, jailed };
-    let ready = sandbox.record().and_then(|started| say(&mut leash, &Report::Ready(started)));
+    let ready = sandbox.record().and_then(|started| say(&mut leash, &StartReport::Ready(started)));
     let asked = match ready {
         Ok(()) => {
             let end = spec.ttl_ms.and_then(|ttl| begun.checked_add(Duration::from_millis(ttl)));
@@ -79,7 +81,7 @@ pub fn run(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn say(leash: &mut UnixStream, report: &Report) -> io::Result<()> {
+fn say(leash: &mut UnixStream, report: &StartReport) -> io::Result<()> {
     let mut line = serde_json::to_vec(report)?;
     line.push(b'\n');
     leash.write_all(&line)
@@ -130,7 +132,7 @@ fn without_namespaces(dir: &Path, jail: &mut Jail, options: &mut serve::Options)
 
 struct Supervised {
     dir: PathBuf,
-    identity: Identity,
+    identity: DirectoryIdentity,
     jailed: Jailed,
 }
 
@@ -141,7 +143,7 @@ impl Supervised {
         let started = Started {
             supervisor: std::process::id(),
             first,
-            first_began: supervision::began(first),
+            first_began: podbay_jail::start_time(first),
             cgroups: self.jailed.cgroup().map(|cgroup| cgroup.directories().to_vec()).unwrap_or_default(),
             limits: self.jailed.limits().to_vec(),
         };
@@ -206,8 +208,8 @@ impl Supervised {
     }
 }
 
-fn remove(dir: &Path, identity: Identity) {
-    if let Err(error) = supervision::retire(dir, identity) {
+fn remove(dir: &Path, identity: DirectoryIdentity) {
+    if let Err(error) = remove_sandbox(dir, identity) {
         complain(format_args!("{} can't be removed: {error}", dir.display()));
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong, told so that a person can act on it.
+//! Errors, each with what to do about it.
 
 use std::fmt;
 use std::io;
@@ -12,17 +12,17 @@ pub enum JailError {
     Invalid {
         /// The field of [`Jail`](crate::Jail).
         field: &'static str,
-        /// What was given.
+        /// Its value.
         value: String,
-        /// What is wrong with it, and what would be right.
+        /// What is wrong with it, and what is valid.
         reason: String,
     },
-    /// This machine, or this user on it, can't do what was asked.
+    /// This machine or user can't do what was requested.
     #[error("{what}: {why}; {fix}")]
     Unsupported {
-        /// What was asked for.
+        /// What was requested.
         what: String,
-        /// Why it can't be had.
+        /// Why it isn't possible.
         why: String,
         /// What to do about it.
         fix: String,
@@ -38,14 +38,14 @@ impl JailError {
     }
 }
 
-/// One step that failed. It can cross from the jailed process to its maker, so it is plain data.
+/// A step that failed. Plain data, because the jailed process sends it to the process that made the jail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedStep {
     /// What was tried, and on what.
     pub step: String,
-    /// The kernel's error number, or 0 where it was not the kernel that refused.
+    /// The kernel's error number; 0 if the error isn't the kernel's.
     pub errno: i32,
-    /// What to do next, where something can be said.
+    /// What to do next, if known.
     pub fix: Option<String>,
 }
 
@@ -64,7 +64,7 @@ impl fmt::Display for FailedStep {
     }
 }
 
-/// Separates the parts of a failure on its way between processes; no path or message of ours contains it.
+/// Separates the fields when a failure is sent between processes.
 const SEPARATOR: char = '\u{1f}';
 
 impl FailedStep {
@@ -103,7 +103,7 @@ impl FailedStep {
     }
 }
 
-/// Says what was being done when a system call failed.
+/// Adds the failed step to an error.
 pub(crate) trait Step<T> {
     fn step(self, step: impl FnOnce() -> String) -> Result<T, FailedStep>;
 }
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_survives_the_way_between_processes() {
+    fn a_failure_can_be_sent_between_processes() {
         for fix in [None, Some("mount it elsewhere".to_owned())] {
             let failure = FailedStep { step: "bind /a b\nc".into(), errno: libc::EPERM, fix };
             assert_eq!(FailedStep::decode(&failure.encode()), failure);

@@ -1,4 +1,4 @@
-//! `/etc` inside: what loader, TLS and locales need of the host's, and our own users and names.
+//! `/etc` inside: the host's files that the loader, TLS and locales need, and users and names of the jail's own.
 
 use std::fs;
 use std::io;
@@ -8,7 +8,7 @@ use crate::error::{FailedStep, Step};
 use crate::host_mounts::HostMounts;
 use crate::jail::{INSIDE_GID, INSIDE_UID, INSIDE_USER, Jail, Network, WORKSPACE};
 
-/// What is taken of the host's /etc. Of `ssl` and `pki` only what is public: their other parts hold keys.
+/// What is taken from the host's /etc. Only the public parts of `ssl` and `pki`: the others hold keys.
 pub(crate) const TAKEN: [&str; 25] = [
     "alternatives",
     "ca-certificates",
@@ -37,7 +37,7 @@ pub(crate) const TAKEN: [&str; 25] = [
     "timezone",
 ];
 
-/// A file up to this size is copied: cheaper than one more mount.
+/// Files up to this size are copied, which is cheaper than a mount.
 const COPIED: u64 = 256 * 1024;
 
 /// Adds all of /etc.
@@ -45,7 +45,7 @@ pub(crate) fn add(sources: &mut HostMounts, jail: &Jail) -> Result<(), FailedSte
     for name in TAKEN {
         let path = Path::new("/etc").join(name);
         taken(sources, &path)
-            .map_err(|error| FailedStep::new(format!("take {} of the host", path.display()), error))??;
+            .map_err(|error| FailedStep::new(format!("take {} from the host", path.display()), error))??;
     }
     for (name, contents) in own(jail)? {
         sources.files.push((Path::new("/etc").join(name), contents));
@@ -54,10 +54,10 @@ pub(crate) fn add(sources: &mut HostMounts, jail: &Jail) -> Result<(), FailedSte
     Ok(())
 }
 
-/// The outer result is what the kernel said about the host's file, the inner one what came of mounting it.
+/// The outer result is about reading the host's file, the inner one about mounting it.
 fn taken(sources: &mut HostMounts, path: &Path) -> io::Result<Result<(), FailedStep>> {
     let missing = |error: &io::Error| {
-        // What isn't there, or isn't for this user to read, isn't for the sandbox either.
+        // What doesn't exist or isn't readable by this user isn't in the jail either.
         matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
     };
     let real = match fs::canonicalize(path) {
@@ -81,7 +81,7 @@ fn taken(sources: &mut HostMounts, path: &Path) -> io::Result<Result<(), FailedS
     Ok(sources.read_only(&real, path))
 }
 
-/// The files that are ours.
+/// The jail's own files.
 fn own(jail: &Jail) -> Result<Vec<(&'static str, Vec<u8>)>, FailedStep> {
     let passwd = format!(
         "root:x:0:0:root:/:/usr/sbin/nologin\n\

@@ -1,5 +1,5 @@
-//! The directories of a sandbox that has no mount namespace: where its state, its temporary files and, unless it was given
-//! one, its workspace lie on the host.
+//! Directories on the host for a jail without namespaces, in place of private mounts: state, temporary files, and a workspace
+//! unless the jail has one.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -14,37 +14,39 @@ use crate::error::{FailedStep, JailError, Step};
 use crate::ids::Who;
 use crate::jail::Jail;
 
-/// The directory below a sandbox's own that holds them.
+/// The directory that contains them.
 const AREA: &str = "area";
 
-/// In podbayd's state: the commands, with their logs. Commands may read it.
+/// In podbayd's state: commands and their logs, which commands may read.
 pub(crate) const COMMANDS: &str = "exec";
 
-/// In podbayd's state: what agent frameworks write. Commands may write it.
+/// In podbayd's state: what agent frameworks write, which commands may write too.
 pub(crate) const ARTEFACTS: &str = "artefacts";
 
-/// Makes what a jail without namespaces needs below a sandbox's own directory, and completes the jail with it. Everything
-/// goes with that directory.
+/// Creates these directories in `dir`, owned by the jail's user, and adds them to the jail. The caller removes them with `dir`.
+///
+/// If the jail's user is another one than the caller, `dir` and the two directories above it become searchable by everyone: the
+/// caller must own these three.
 ///
 /// # Errors
-/// When a directory can't be made, or couldn't be reached by the sandbox's user.
+/// When a directory can't be created, or the jail's user couldn't reach it.
 pub fn make_host_dirs(dir: &Path, jail: &mut Jail) -> Result<(), JailError> {
     let who = Who::of(jail)?;
     if who.switches {
-        open_the_way(dir)?;
+        make_searchable(dir)?;
     }
     let area = dir.join(AREA);
     let parent = open(CWD, dir).step(|| format!("open {}", dir.display()))?;
-    // Others look for nothing in here, but root's sandbox has to get through.
+    // Root's jail has another user, who must be able to pass through.
     let place = make(parent.as_fd(), AREA, 0o711)?;
     let own = |parent: BorrowedFd<'_>, name: &str, inner: &[&str]| -> Result<PathBuf, FailedStep> {
         let made = make(parent, name, 0o700)?;
         let inner = inner.iter().map(|name| make(made.as_fd(), name, 0o700)).collect::<Result<Vec<_>, _>>()?;
-        // Given away at the very end, from the inside out, and by descriptor: the owner of a workspace is a user of this
-        // machine, who may put a link to a file of root's into a directory as soon as it is theirs.
+        // Ownership changes last, from the inside out, and by descriptor: the new owner may be a user of this machine, who
+        // could put links to root's files into a directory as soon as they own it.
         for given in inner.iter().chain([&made]).filter(|_| who.switches) {
             let (uid, gid) = (Uid::from_raw(who.uid), Gid::from_raw(who.gid));
-            fchown(given, Some(uid), Some(gid)).step(|| format!("give {name} to the sandbox's user"))?;
+            fchown(given, Some(uid), Some(gid)).step(|| format!("change the owner of {name} to the sandbox's user"))?;
         }
         Ok(area.join(name))
     };
@@ -61,35 +63,37 @@ fn open(parent: BorrowedFd<'_>, path: impl Arg) -> rustix::io::Result<OwnedFd> {
     openat(parent, path, flags, Mode::empty())
 }
 
-/// Makes a directory and opens it.
+/// Creates a directory and opens it.
 fn make(parent: BorrowedFd<'_>, name: &str, mode: u32) -> Result<OwnedFd, FailedStep> {
     let mode = Mode::from_raw_mode(mode);
     let made = mkdirat(parent, name, mode).and_then(|()| {
         let made = open(parent, name)?;
-        // The umask has no say here.
+        // Whatever the umask.
         fchmod(&made, mode)?;
         Ok(made)
     });
-    made.step(|| format!("make the sandbox's directory {name}"))
+    made.step(|| format!("create the sandbox's directory {name}"))
 }
 
-/// Lets the sandbox's user, who is a stranger, through to its directory. What else lies on the way is closed by its own
-/// mode.
-fn open_the_way(dir: &Path) -> Result<(), JailError> {
+/// Lets the jail's user, who is another one, pass through to the directory. Other entries of the directories above are protected
+/// by their own modes.
+fn make_searchable(dir: &Path) -> Result<(), JailError> {
     for (height, place) in dir.ancestors().enumerate() {
-        let mode = fs::metadata(place).step(|| format!("look at {}", place.display()))?.mode();
+        let mode = fs::metadata(place).step(|| format!("stat {}", place.display()))?.mode();
         if mode & 0o001 != 0 {
             continue;
         }
-        // The directory itself, that of all sandboxes, and the home are ours.
+        // The directory itself and the two above it are the caller's.
         if height < 3 {
             let open = Permissions::from_mode(mode & 0o7777 | 0o011);
-            fs::set_permissions(place, open).step(|| format!("open the way through {}", place.display()))?;
+            fs::set_permissions(place, open).step(|| format!("make {} searchable", place.display()))?;
             continue;
         }
-        let failure = FailedStep::new(format!("let the sandbox's user through {}", place.display()), denied());
-        let fix = "root's sandboxes have a user of their own, who must get to their directories: set PODBAY_HOME to a \
-                   place that everybody can get through to";
+        let failure = FailedStep::new(format!("reach {} as the sandbox's user", dir.display()), denied());
+        let fix = format!(
+            "root's sandboxes run as another user, who can't pass through {}: keep them below directories with mode o+x",
+            place.display()
+        );
         return Err(failure.fix(fix).into());
     }
     Ok(())

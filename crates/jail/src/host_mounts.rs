@@ -1,8 +1,8 @@
-//! What of the host goes into the jail, opened and closed off before it is put anywhere.
+//! The parts of the host's file system that a jail sees, as detached mounts.
 //!
-//! Everything is a detached mount held by descriptor: its flags are set while nothing can reach it,
-//! and no path is looked up a second time. For root this runs outside, before the clone, because
-//! only there may an id map be set; for an ordinary user it runs inside the new namespaces.
+//! Each mount is held by descriptor and gets its flags before it is attached anywhere, and no path is resolved twice. For root
+//! this runs outside, before the clone, because only there can an id map be set; for an ordinary user it runs in the new
+//! namespaces.
 
 use std::fs;
 use std::io;
@@ -19,32 +19,32 @@ use crate::ids::{Ids, apply_idmap};
 use crate::jail::{Jail, STATE, WORKSPACE};
 use crate::sys::{self, MountAttr, NODEV, NOEXEC, NOSUID, RDONLY};
 
-/// Top-level directories of programs. On hosts with a merged /usr most are links, and stay links.
+/// Top-level directories of programs. On hosts with a merged /usr most of them are links, also in the jail.
 pub(crate) const PROGRAMS: [&str; 7] = ["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"];
 
-/// Device nodes that every program may expect, by major and minor number.
+/// Device nodes that programs expect, with major and minor number.
 /// <https://www.kernel.org/doc/Documentation/admin-guide/devices.txt>
 pub(crate) const DEVICES: [(&str, u32, u32); 6] =
     [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
 
-/// A detached mount and the place for it.
+/// A detached mount and its path in the jail.
 pub(crate) struct HostMount {
     pub(crate) tree: OwnedFd,
     pub(crate) inside: PathBuf,
     pub(crate) directory: bool,
 }
 
-/// Everything of the host's that a jail will see.
+/// Everything of the host that a jail sees.
 pub(crate) struct HostMounts {
     /// Mounts of programs and of /etc, read-only.
     pub(crate) system: Vec<HostMount>,
-    /// Links to make: place and target.
+    /// Links to create: path and target.
     pub(crate) links: Vec<(PathBuf, PathBuf)>,
-    /// Small files to write: place and contents.
+    /// Small files to write: path and contents.
     pub(crate) files: Vec<(PathBuf, Vec<u8>)>,
-    /// Devices by name below /dev.
+    /// Devices by their name in /dev.
     pub(crate) devices: Vec<(&'static str, OwnedFd)>,
-    /// The workspace, podbayd's state and what the caller asked for, outermost first.
+    /// The workspace, podbayd's state and the caller's mounts, outermost first.
     pub(crate) given: Vec<HostMount>,
 }
 
@@ -67,7 +67,7 @@ impl HostMounts {
         for mount in &jail.mounts {
             sources.given.push(given(&mount.host, &mount.inside, mount.writable, ids)?);
         }
-        // A mount inside another must come after it, whatever the order in which they were given.
+        // A mount inside another must come after it, whatever their order in the description.
         sources.given.sort_by_key(|source| source.inside.components().count());
         Ok(sources)
     }
@@ -82,13 +82,13 @@ impl HostMounts {
                 }
                 Ok(_) => self.read_only(&host, &host)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(FailedStep::new(format!("look at {}", host.display()), error)),
+                Err(error) => return Err(FailedStep::new(format!("stat {}", host.display()), error)),
             }
         }
         Ok(())
     }
 
-    /// Adds a read-only view of a trusted part of the host.
+    /// Adds a read-only mount of a trusted path.
     pub(crate) fn read_only(&mut self, host: &Path, inside: &Path) -> Result<(), FailedStep> {
         let step = || format!("open {} for the sandbox", host.display());
         let tree = detached(host).step(step)?;
@@ -100,28 +100,28 @@ impl HostMounts {
     }
 }
 
-/// A copy of what is mounted at a trusted path, attached nowhere.
+/// A detached copy of what is mounted at a trusted path.
 pub(crate) fn detached(host: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
     open_tree(CWD, host, flags)
 }
 
-/// Nothing mounted on the host later shows up inside, and the reverse.
+/// Later mounts on the host don't appear in the jail, nor the reverse.
 const PRIVATE: u64 = libc::MS_PRIVATE;
 
 fn is_directory(fd: &OwnedFd) -> rustix::io::Result<bool> {
     Ok(FileType::from_raw_mode(fstat(fd)?.st_mode).is_dir())
 }
 
-/// Opens a host path that the caller named, through no link at all: a part of it may be writable
-/// for a sandbox, and a link there would be that sandbox's choice.
+/// Opens the caller's path on the host without following links: a sandbox may be able to write to a directory in it, and could
+/// put a link there.
 pub(crate) fn open_without_links(host: &Path) -> Result<OwnedFd, FailedStep> {
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     openat2(CWD, host, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve).map_err(|error| {
         let failure = FailedStep::new(format!("open {} for the sandbox", host.display()), error);
         match error {
-            rustix::io::Errno::LOOP => failure.fix("it is a symbolic link or leads through one: give its real path"),
-            rustix::io::Errno::NOENT => failure.fix("make it first"),
+            rustix::io::Errno::LOOP => failure.fix("it is or contains a symbolic link: use the real path"),
+            rustix::io::Errno::NOENT => failure.fix("create it first"),
             _ => failure,
         }
     })
@@ -129,11 +129,11 @@ pub(crate) fn open_without_links(host: &Path) -> Result<OwnedFd, FailedStep> {
 
 fn given(host: &Path, inside: &Path, writable: bool, ids: &Ids) -> Result<HostMount, FailedStep> {
     let found = open_without_links(host)?;
-    let stat = fstat(&found).step(|| format!("look at {}", host.display()))?;
+    let stat = fstat(&found).step(|| format!("stat {}", host.display()))?;
     let kind = FileType::from_raw_mode(stat.st_mode);
     if !kind.is_dir() && !kind.is_file() && !kind.is_socket() {
         let failure = FailedStep::new(format!("mount {}", host.display()), io::Error::from_raw_os_error(libc::EINVAL));
-        return Err(failure.fix("only directories, files and sockets can be given to a sandbox"));
+        return Err(failure.fix("only directories, files and sockets can be mounted in a sandbox"));
     }
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -144,10 +144,10 @@ fn given(host: &Path, inside: &Path, writable: bool, ids: &Ids) -> Result<HostMo
         apply_idmap(&tree, &namespace).map_err(|error| {
             let fix = match error.raw_os_error() {
                 Some(libc::EINVAL | libc::EOPNOTSUPP) => {
-                    "its file system (or one mounted below it) can't map ids: choose a directory on ext4, xfs, btrfs \
-                     or tmpfs, or run as an ordinary user"
+                    "its file system (or one mounted below it) doesn't support id mapping: use a directory on ext4, \
+                     xfs, btrfs or tmpfs, or run as an ordinary user"
                 }
-                _ => "mapping ids needs a real root: run as an ordinary user, or without this directory",
+                _ => "only root outside of containers can map ids: run as an ordinary user, or without this directory",
             };
             FailedStep::new(format!("map the owner of {} to the sandbox", host.display()), error).fix(fix)
         })?;
@@ -158,18 +158,18 @@ fn given(host: &Path, inside: &Path, writable: bool, ids: &Ids) -> Result<HostMo
     Ok(HostMount { tree, inside: inside.to_owned(), directory: kind.is_dir() })
 }
 
-/// A device of the host, which must be the one that its name says: /dev of a container can be anything.
+/// A device of the host, after checking that it is what its name says: a container's /dev can contain anything.
 fn device(name: &'static str, major: u32, minor: u32) -> Result<OwnedFd, FailedStep> {
     let path = Path::new("/dev").join(name);
-    let meta = fs::symlink_metadata(&path).step(|| format!("look at {}", path.display()))?;
+    let meta = fs::symlink_metadata(&path).step(|| format!("stat {}", path.display()))?;
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
     let tree = open_tree(CWD, &path, flags).step(|| format!("open {}", path.display()))?;
-    let stat = fstat(&tree).step(|| format!("look at {}", path.display()))?;
+    let stat = fstat(&tree).step(|| format!("stat {}", path.display()))?;
     let (found_major, found_minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
     let right = FileType::from_raw_mode(stat.st_mode).is_char_device() && (found_major, found_minor) == (major, minor);
     if !right || !meta.file_type().is_char_device() || meta.rdev() != stat.st_rdev {
         let failure = FailedStep::new(format!("use {}", path.display()), io::Error::from_raw_os_error(libc::ENODEV));
-        return Err(failure.fix(format!("it is not the character device {major}:{minor}: repair the host's /dev")));
+        return Err(failure.fix(format!("it isn't the character device {major}:{minor}: repair the host's /dev")));
     }
     let attr = MountAttr { set: NOSUID | NOEXEC, propagation: PRIVATE, ..Default::default() };
     sys::mount_setattr(tree.as_fd(), false, attr).step(|| format!("set the mount flags of {}", path.display()))?;

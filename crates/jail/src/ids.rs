@@ -1,7 +1,7 @@
-//! Who the sandbox is outside.
+//! The user that a jail's processes are on the host.
 //!
-//! An ordinary user's sandbox is that user. Root's sandbox is a host uid that nobody else has, and
-//! sees the host's directories through idmapped mounts.
+//! An ordinary user's jail runs as that user. Root's jail runs as a host uid that nobody else has, and sees the host's
+//! directories through idmapped mounts.
 
 use std::cell::RefCell;
 use std::fs;
@@ -15,24 +15,24 @@ use crate::error::{FailedStep, JailError, Step};
 use crate::jail::{INSIDE_GID, INSIDE_UID, Jail};
 use crate::{host_mounts, sys};
 
-/// Host uids of root's sandboxes. systemd's registry of ranges has nothing here: containers end
-/// below it, and from 2^31 on some programs take ids for negative.
+/// The first host uid of root's jails. systemd's registry leaves this range free: containers' ranges end below it, and from 2^31
+/// on some programs take ids for negative.
 /// <https://systemd.io/UIDS-GIDS/>
 const FIRST_HOST_ID: u32 = 0x7000_0000;
 const HOST_IDS: u32 = 0x0fff_fffe;
 
-/// The ids of one sandbox outside.
+/// The host ids of a jail with namespaces.
 pub(crate) struct Ids {
     uid: u32,
     gid: u32,
-    /// Whether we are root and the ids are not ours.
+    /// Whether the caller is root, and the ids are other ones.
     privileged: bool,
-    /// One user namespace for each owner met: it carries an id mapping to `mount_setattr`.
+    /// A user namespace for each owner of a mounted directory: it carries an id map to `mount_setattr`.
     maps: RefCell<Vec<(u32, u32, OwnedFd)>>,
 }
 
 impl Ids {
-    /// Chooses the ids for a sandbox of this caller.
+    /// Chooses the ids for a jail of this caller.
     pub(crate) fn choose(id: &str) -> Result<Self, JailError> {
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         if uid != 0 {
@@ -43,7 +43,7 @@ impl Ids {
         if !held.contains(needed) {
             return Err(JailError::Unsupported {
                 what: "namespaces as root".into(),
-                why: "this root lacks CAP_SYS_ADMIN, CAP_SETUID or CAP_SETGID, as in most containers".into(),
+                why: "root lacks CAP_SYS_ADMIN, CAP_SETUID or CAP_SETGID, as in most containers".into(),
                 fix: format!(
                     "run as an ordinary user, or give the container these capabilities{}",
                     crate::probe::instead()
@@ -54,17 +54,17 @@ impl Ids {
         Ok(Self { uid: host, gid: host, privileged: true, maps: RefCell::default() })
     }
 
-    /// Whether the maker acts as root, so that the host's trees must be opened before the clone.
+    /// Whether the caller is root, so that the host's directories must be opened before the clone.
     pub(crate) fn privileged(&self) -> bool {
         self.privileged
     }
 
-    /// The sandbox's uid on the host.
+    /// The jail's uid on the host.
     pub(crate) fn host_uid(&self) -> u32 {
         self.uid
     }
 
-    /// Writes the maps of a freshly cloned child.
+    /// Writes the id maps of a child that was cloned just now.
     pub(crate) fn write_maps(&self, child: Pid) -> Result<(), FailedStep> {
         if !self.privileged {
             write(child, "setgroups", "deny")?;
@@ -73,8 +73,8 @@ impl Ids {
         write(child, "gid_map", &format!("{INSIDE_GID} {} 1", self.gid))
     }
 
-    /// A namespace that maps what `uid` and `gid` own on disk to the sandbox; none for an ordinary
-    /// user, who is the same outside.
+    /// A namespace that maps the owner `uid` and `gid` of files on disk to the jail's ids; `None` for an ordinary user, whose ids
+    /// are the same outside.
     pub(crate) fn idmap(&self, uid: u32, gid: u32) -> Result<Option<OwnedFd>, FailedStep> {
         if !self.privileged {
             return Ok(None);
@@ -91,17 +91,17 @@ impl Ids {
     }
 }
 
-/// Who a sandbox without namespaces is on the host.
+/// The host ids of a jail without namespaces.
 pub(crate) struct Who {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// Whether we are root and have to become them.
+    /// Whether the caller is root and must switch to them.
     pub(crate) switches: bool,
 }
 
 impl Who {
-    /// An ordinary user's sandbox is that user. Root's is the owner of the workspace that was given, else a user of its
-    /// own; never root.
+    /// An ordinary user's jail runs as that user. Root's runs as the owner of its workspace, else with a user id of its own; never
+    /// as root.
     pub(crate) fn of(jail: &Jail) -> Result<Self, JailError> {
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         if uid != 0 {
@@ -114,28 +114,28 @@ impl Who {
         };
         let held = capabilities(None).step(|| "read our own capabilities".into())?.effective;
         if !held.contains(NEEDED) {
-            let why = format!("this root lacks {:?}, and a sandbox can't be root", NEEDED - held);
+            let why = format!("root lacks {:?}, and a sandbox never runs as root", NEEDED - held);
             return Err(unsupported(why, "run as an ordinary user, or give the container these capabilities"));
         }
         let Some(workspace) = &jail.workspace else {
             let own = own_id(&jail.id)?;
             return Ok(Self { uid: own, gid: own, switches: true });
         };
-        // Through no link: where it leads would be the choice of whoever may change the way.
+        // Without following links, which others may be able to change.
         let found = host_mounts::open_without_links(workspace)?;
-        let owner = fstat(found).step(|| format!("look at {}", workspace.display()))?;
+        let owner = fstat(found).step(|| format!("stat {}", workspace.display()))?;
         match owner.st_uid {
             0 => {
-                let reason = "belongs to root, and a sandbox is never root: chown it to an ordinary user, whom the \
-                              sandbox then is, or leave it out for a temporary one";
+                let reason = "belongs to root, and a sandbox never runs as root: chown it to the user that the sandbox \
+                              should run as, or leave it out for a temporary one";
                 Err(JailError::invalid("workspace", workspace.display(), reason))
             }
             uid => Ok(Self { uid, gid: owner.st_gid, switches: true }),
         }
     }
 
-    /// Becomes them, for good.
-    pub(crate) fn become_them(&self) -> Result<(), FailedStep> {
+    /// Switches to these ids for good.
+    pub(crate) fn switch(&self) -> Result<(), FailedStep> {
         if !self.switches {
             return Ok(());
         }
@@ -147,7 +147,7 @@ impl Who {
     }
 }
 
-/// What root needs to make a sandbox of another user, and to end it.
+/// The capabilities that root needs to start a jail as another user, and to end it.
 const NEEDED: CapabilitySet = CapabilitySet::SETUID
     .union(CapabilitySet::SETGID)
     .union(CapabilitySet::SETPCAP)
@@ -155,15 +155,15 @@ const NEEDED: CapabilitySet = CapabilitySet::SETUID
     .union(CapabilitySet::CHOWN)
     .union(CapabilitySet::DAC_OVERRIDE);
 
-/// The host's uid, and gid, that a sandbox of root has for its own.
+/// The host uid and gid that is reserved for root's jail with this id.
 ///
 /// # Errors
-/// When this user namespace has none to spare.
+/// When this user namespace has no free id.
 pub fn own_id(id: &str) -> Result<u32, JailError> {
     let own = fs::read_to_string("/proc/self/uid_map").step(|| "read /proc/self/uid_map".into())?;
     host_id(id, &own).ok_or_else(|| JailError::Unsupported {
-        what: "a sandbox of root".into(),
-        why: format!("this user namespace has no id to spare (its map is {:?})", own.trim()),
+        what: "a sandbox as root".into(),
+        why: format!("this user namespace has no free user id (its map is {:?})", own.trim()),
         fix: "run as an ordinary user, or give the container a range of ids".into(),
     })
 }
@@ -173,7 +173,7 @@ fn write(child: Pid, file: &str, text: &str) -> Result<(), FailedStep> {
     fs::write(&path, text).step(|| format!("write {text:?} to {file} of the new process"))
 }
 
-/// A user namespace that exists only to carry these maps.
+/// Makes a user namespace that only carries these maps.
 #[allow(unsafe_code)]
 fn mapping_namespace(uids: &str, gids: &str) -> Result<OwnedFd, FailedStep> {
     let (gate, child_gate) = rustix::net::socketpair(
@@ -188,7 +188,7 @@ fn mapping_namespace(uids: &str, gids: &str) -> Result<OwnedFd, FailedStep> {
         sys::Cloned::Child => {
             let _ = rustix::net::shutdown(&gate, rustix::net::Shutdown::Write);
             drop(gate);
-            // Ends with the maker too: its side of the gate closes when it dies.
+            // If the parent dies, its side of the gate closes and this ends too.
             let mut byte = [0_u8];
             let _ = rustix::io::read(&child_gate, &mut byte);
             sys::exit(0);
@@ -205,7 +205,7 @@ fn mapping_namespace(uids: &str, gids: &str) -> Result<OwnedFd, FailedStep> {
     Ok(namespace?.into())
 }
 
-/// A host id for a sandbox of root: from our own range, or from what this user namespace has.
+/// A host id for root's jail: from the reserved range, or else from what this user namespace has.
 fn host_id(id: &str, own_map: &str) -> Option<u32> {
     let extents = own_map.lines().filter_map(|line| {
         let mut numbers = line.split_ascii_whitespace().map(|n| n.parse::<u64>().ok());
@@ -215,18 +215,18 @@ fn host_id(id: &str, own_map: &str) -> Option<u32> {
     let (first, end) = extents.max_by_key(|(first, end)| end - first)?;
     let (mut low, mut high) = (u64::from(FIRST_HOST_ID), u64::from(FIRST_HOST_ID + HOST_IDS));
     if first > low || end < high {
-        // The upper half of what there is, without 65534: that is «nobody» and «unmapped».
+        // The upper half of what there is, without 65534, which means «nobody» and «unmapped».
         (low, high) = (first.max(1) + (end - first.max(1)) / 2, end.min(65_534));
     }
     (high > low).then(|| (low + hash(id.as_bytes()) % (high - low)) as u32)
 }
 
-/// FNV-1a: spreads ids well and is the same in every build. <http://www.isthe.com/chongo/tech/comp/fnv/>
+/// FNV-1a, which distributes ids well and is the same in every build. <http://www.isthe.com/chongo/tech/comp/fnv/>
 fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Applies an id map to a detached tree.
+/// Applies an id map to a detached mount.
 pub(crate) fn apply_idmap(tree: &OwnedFd, namespace: &OwnedFd) -> std::io::Result<()> {
     use std::os::fd::AsRawFd;
     let attr = sys::MountAttr { set: sys::IDMAP, userns: namespace.as_raw_fd() as u64, ..Default::default() };
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_on_the_host_uses_the_range_of_its_own() {
+    fn root_on_the_host_uses_the_reserved_range() {
         let ids: std::collections::BTreeSet<_> =
             (0..1000).filter_map(|n| host_id(&format!("pb-{n}"), "0 0 4294967295\n")).collect();
         assert_eq!(ids.len(), 1000, "two of a thousand sandboxes share a uid");

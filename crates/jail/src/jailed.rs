@@ -12,13 +12,13 @@ use crate::limits::InForce;
 /// How a jail ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// `inside` returned this.
+    /// The function that it ran returned this.
     Code(i32),
-    /// A signal ended it.
+    /// A signal killed it.
     Signal(i32),
 }
 
-/// A running jail. Dropping it neither kills nor waits: end with [`cleanup`](Self::cleanup).
+/// A running jail. Dropping this neither kills the jail nor waits for it: call [`cleanup`](Self::cleanup).
 #[derive(Debug)]
 pub struct Jailed {
     pub(crate) pid: Pid,
@@ -27,46 +27,46 @@ pub struct Jailed {
     pub(crate) limits: Vec<InForce>,
     pub(crate) host_uid: u32,
     pub(crate) exit: Option<Exit>,
-    /// What makes the process end all others: KILL for PID 1 of a namespace, TERM for a guardian.
+    /// The signal that makes the first process end all others: KILL for PID 1 of a namespace, TERM for a guardian.
     pub(crate) end_by: Signal,
 }
 
 impl Jailed {
-    /// The pid of the sandbox's PID 1, as seen from outside; with isolation Landlock, of its guardian.
+    /// The process id of the jail's PID 1, seen from outside; without namespaces, of its guardian.
     pub fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// A descriptor of that process, readable when it has ended.
+    /// A descriptor of that process, which becomes readable when the process ends.
     pub fn pidfd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
     }
 
-    /// The control groups, where there are any.
+    /// The jail's control groups, if it has any.
     pub fn cgroup(&self) -> Option<&Cgroup> {
         self.cgroup.as_ref()
     }
 
-    /// Which of the limits asked for are in force, and by what.
+    /// The requested limits, and what enforces each.
     pub fn limits(&self) -> &[InForce] {
         &self.limits
     }
 
-    /// The uid on the host that the sandbox's processes have.
+    /// The host uid of the jail's processes.
     pub fn host_uid(&self) -> u32 {
         self.host_uid
     }
 
-    /// Waits for the end. All processes of the sandbox are gone when this returns.
+    /// Waits until the jail has ended. When this returns, all of its processes are gone.
     pub fn wait(&mut self) -> Result<Exit, FailedStep> {
         self.end(WaitIdOptions::EXITED)?.ok_or_else(|| FailedStep {
             step: "wait for the sandbox".into(),
             errno: 0,
-            fix: Some("the kernel returned without a status".into()),
+            fix: Some("the kernel returned no status".into()),
         })
     }
 
-    /// Whether it has ended, without waiting.
+    /// How the jail ended, if it has; doesn't wait.
     pub fn try_wait(&mut self) -> Result<Option<Exit>, FailedStep> {
         self.end(WaitIdOptions::EXITED | WaitIdOptions::NOHANG)
     }
@@ -88,7 +88,7 @@ impl Jailed {
         Ok(self.exit)
     }
 
-    /// Kills every process of the sandbox. One that has ended already is no error.
+    /// Kills all processes of the jail. If it has ended already, that is no error.
     pub fn kill(&self) -> Result<(), FailedStep> {
         if self.exit.is_some() {
             return Ok(());
@@ -99,7 +99,7 @@ impl Jailed {
         }
     }
 
-    /// Ends the sandbox and removes what was made for it outside. Returns how it ended.
+    /// Kills the jail, removes its control groups, and returns how it ended.
     pub fn cleanup(&mut self) -> Result<Exit, FailedStep> {
         self.kill()?;
         let exit = self.wait()?;

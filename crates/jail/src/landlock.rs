@@ -1,4 +1,4 @@
-//! Landlock: the second wall behind the mounts, and the only one where there are no namespaces.
+//! Landlock: the second line of defence behind the mounts, and the only one where there are no namespaces.
 
 pub(crate) mod domain;
 
@@ -13,23 +13,24 @@ use ::landlock::{
 use crate::error::{FailedStep, Step};
 use crate::{etc, host_mounts};
 
-/// The newest ABI whose rights are asked for; older kernels enforce the part that they know.
+/// The newest ABI that is used; older kernels enforce what they know of it.
 const KNOWN: ABI = ABI::V6;
 
-/// The first ABI that keeps signals and abstract sockets in (Linux 6.12). A jail without namespaces
-/// rests on it: one that can kill every process of its user is none.
+/// The first ABI that restricts signals and abstract sockets (Linux 6.12). A jail without namespaces needs it: otherwise its
+/// processes could kill all of the user's processes.
 pub(crate) const SCOPED: i32 = 6;
 
-/// The first ABI with which files can be moved and linked between directories (Linux 5.19). Under the one before, no domain
-/// allows that, so it is of no use here.
+/// The first ABI that can allow moving and linking files between directories (Linux 5.19). ABI 1 always forbids that, so it is
+/// of no use here.
 pub(crate) const REFER: i32 = 2;
 
-/// The kernel's Landlock ABI; 0 where there is none.
+/// The kernel's Landlock ABI; 0 without Landlock.
 pub(crate) fn abi() -> i32 {
     asked().unwrap_or(0)
 }
 
-/// The kernel's answer. It is asked once: the environment, which tests can lower it by, is replaced in a jail.
+/// The kernel's answer, or its error number. Asked once, because tests lower it with an environment variable, and a jail
+/// replaces the environment.
 fn asked() -> Result<i32, i32> {
     static ANSWER: std::sync::OnceLock<Result<i32, i32>> = std::sync::OnceLock::new();
     *ANSWER.get_or_init(|| match (ask(), older()) {
@@ -50,7 +51,7 @@ fn ask() -> Result<i32, i32> {
     }
 }
 
-/// Names the ABI of an older kernel, whose behaviour is to be tested on this one.
+/// The ABI of an older kernel that tests imitate on this one.
 #[cfg(feature = "older-landlock")]
 fn older() -> Option<i32> {
     std::env::var("PODBAY_LANDLOCK_ABI").ok()?.parse().ok()
@@ -66,30 +67,28 @@ pub(crate) fn known() -> ABI {
     ABI::from(abi().min(KNOWN as i32))
 }
 
-/// Says why what a later ABI has can't be had.
+/// Why a feature of a later ABI isn't available.
 pub(crate) fn lacking(abi: i32, wanted: i32) -> String {
     match (abi, asked()) {
         (0, Err(libc::EPERM)) => "the container's seccomp profile forbids Landlock".into(),
-        (0, Err(libc::EOPNOTSUPP)) => {
-            "Landlock isn't switched on in this kernel: boot with `landlock` among its `lsm=`".into()
-        }
+        (0, Err(libc::EOPNOTSUPP)) => "Landlock is off in this kernel: boot with `landlock` in its `lsm=` list".into(),
         (0, _) => "this kernel has no Landlock".into(),
         _ => {
             let release = if wanted >= SCOPED { "6.12" } else { "5.19" };
-            format!("this kernel has Landlock's ABI {abi}, and this needs ABI {wanted} (Linux {release})")
+            format!("this kernel has Landlock ABI {abi}; ABI {wanted} (Linux {release}) is needed")
         }
     }
 }
 
-/// What is asked of Landlock inside the namespaces: nothing is written outside of the writable
-/// places, no abstract socket and no process outside is reached.
+/// Restricts this process in namespaces: it can write to these paths only, and reach no abstract socket and no process
+/// outside of the jail.
 pub(crate) fn around(writable: &[PathBuf]) -> Result<RulesetStatus, FailedStep> {
     if abi() < REFER {
         return Ok(RulesetStatus::NotEnforced);
     }
     let known = known();
     let write = AccessFs::from_write(known);
-    // Devices and /proc/self take writes; what else is there is read-only by its mount.
+    // Programs write to devices and to /proc/self; the mounts make everything else there read-only.
     let devices = (AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev) & write;
     let restricted = || -> Result<RulesetStatus, Box<dyn std::error::Error + Send + Sync>> {
         let mut rules = Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(write)?;
@@ -107,7 +106,7 @@ pub(crate) fn around(writable: &[PathBuf]) -> Result<RulesetStatus, FailedStep> 
     restricted().map_err(std::io::Error::other).step(|| "apply Landlock".into())
 }
 
-/// A rule on a single file may not speak of directories.
+/// Removes the rights of directories from a rule on a single file, which the kernel would reject.
 fn fitting(place: &Path, access: BitFlags<AccessFs>) -> BitFlags<AccessFs> {
     match place.is_dir() {
         true => access,
@@ -117,23 +116,23 @@ fn fitting(place: &Path, access: BitFlags<AccessFs>) -> BitFlags<AccessFs> {
 
 /// What a jail without namespaces may open.
 pub(crate) struct Openable {
-    /// Programs, libraries and settings; what is missing on this host is left out.
+    /// Programs, libraries and their settings. Paths that don't exist on this host are skipped.
     readable: Vec<PathBuf>,
     /// Single device files.
     devices: Vec<PathBuf>,
-    /// What the caller gave, opened through no link, and whether it can be written.
+    /// The caller's paths, opened without following links, and whether they are writable.
     pub(crate) given: Vec<(OwnedFd, bool)>,
-    /// Files of processes can be written: podbayd sets which process goes first when memory runs out.
+    /// Files in /proc are writable: podbayd sets the `oom_score_adj` of its commands.
     pub(crate) processes: bool,
-    /// TCP ports can be bound and connected to.
+    /// TCP ports can be bound, and connections made.
     network: bool,
 }
 
-/// Settings beside [`etc::TAKEN`] that are ours in a namespace and the host's here.
+/// Files in `/etc` beside [`etc::TAKEN`]. In namespaces they are the jail's own, here they are the host's.
 const SETTINGS: [&str; 6] = ["passwd", "group", "hosts", "hostname", "nsswitch.conf", "host.conf"];
 
 impl Openable {
-    /// The host's programs and what they need.
+    /// The host's programs and the files that they need.
     pub(crate) fn system(network: bool) -> Self {
         let resolver = network.then_some("resolv.conf");
         let etc = etc::TAKEN.iter().chain(&SETTINGS).copied().chain(resolver);
@@ -152,7 +151,7 @@ impl Openable {
 
 type Refused = Box<dyn std::error::Error + Send + Sync>;
 
-/// Landlock as the only wall: nothing can be opened but this, and the kernel must enforce all of it.
+/// Restricts this process without namespaces: it can open these files only. The kernel must enforce all of it.
 pub(crate) fn alone(openable: &Openable) -> Result<(), FailedStep> {
     let applied = || -> Result<(), Refused> {
         match rules(openable, &[Scope::AbstractUnixSocket, Scope::Signal])?.restrict_self()?.ruleset {
@@ -163,7 +162,7 @@ pub(crate) fn alone(openable: &Openable) -> Result<(), FailedStep> {
     applied().map_err(std::io::Error::other).step(|| "apply Landlock".into())
 }
 
-/// The same rules without the scopes, in a descriptor, to be applied between fork and exec.
+/// The same rules without the scopes, as a descriptor that can be applied between fork and exec.
 pub(crate) fn unapplied(openable: &Openable) -> Result<OwnedFd, FailedStep> {
     let made = || -> Result<OwnedFd, Refused> {
         Option::<OwnedFd>::from(rules(openable, &[])?).ok_or_else(|| "the kernel has no Landlock".into())

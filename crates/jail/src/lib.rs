@@ -1,12 +1,11 @@
-//! Starts a function in a confined Linux process.
+//! Runs a function in a confined Linux process.
 //!
-//! [`spawn`] runs a function as PID 1 of new user, mount, pid, net, ipc, uts and cgroup namespaces:
-//! read-only programs of the host, a reduced `/etc`, private `/tmp`, `/dev` and `/proc`, a writable
-//! workspace, and nothing else. It has no capability, no descriptor and no environment of the caller's;
-//! a seccomp filter and Landlock stand behind the namespaces. It works for root, whose sandboxes get an
-//! unprivileged host uid each, and for an ordinary user. [`probe`] says what a machine can do, and how
-//! to get what is missing. It refuses rather than confine less than was asked for; the exception are
-//! limits, of which [`Jailed::limits`] says what enforces each.
+//! [`spawn`] runs a function as PID 1 of new user, mount, pid, net, ipc, uts and cgroup namespaces: with the host's programs
+//! read-only, a reduced `/etc`, private `/tmp`, `/dev` and `/proc`, a writable workspace, and nothing else. The process has no
+//! capabilities, and none of the caller's descriptors or environment; a seccomp filter and Landlock back up the namespaces. It
+//! works for root, whose jails each get an unprivileged host uid, and for ordinary users. [`probe`] reports what a machine
+//! supports, and how to get what is missing. `spawn` refuses rather than confine less than requested; the exception is limits:
+//! [`Jailed::limits`] says what enforces each.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,32 +25,30 @@
 //! ```
 //!
 //! # What is not protected
-//! - The kernel is shared: a hole in it is a hole in the jail. For hostile code of many tenants use a
-//!   machine or a VM for each.
-//! - What is given is given: a writable mount can be filled (its files are bounded one by one, not
-//!   together), a given socket can be used, `network: host` reaches the host's loopback.
-//! - An ordinary user's sandbox is that user to the kernel, with the user's groups. It sees none of the
-//!   user's files because they are not there, not because they belong to somebody else.
-//! - All readable programs of the host can be run, and `/usr` can be read.
-//! - Without cgroups (an ordinary user without delegation) memory and processor are not limited.
+//! - The kernel is shared: a hole in it is a hole in the jail. For hostile code of many tenants, use a machine or a VM for each.
+//! - Whatever is given to a jail can be used: it can fill a writable mount (the size of each file is limited, not their sum),
+//!   connect to a given socket, and with `network: host` reach the host's loopback interface.
+//! - An ordinary user's jail runs as that user, with the user's groups. It can't see the user's files because they aren't
+//!   mounted, not because they belong to somebody else.
+//! - All of the host's world-readable programs can be run, and `/usr` can be read.
+//! - Without cgroups (for an ordinary user without delegation), memory and processor time aren't limited.
 //!
 //! # Which crates, and why
-//! - **rustix** for system calls: typed, well kept, no libc underneath. What it lacks (`clone` with
-//!   namespaces, `mount_setattr`, `close_range`, a few `prctl`s) is called through **libc** in `sys`.
-//! - **seccompiler** (rust-vmm, used by Firecracker) compiles the filter; libseccomp would be a C library
-//!   in a static daemon. It has one answer for each filter, so the calls that «don't exist» are put
-//!   before it by hand.
+//! - **rustix** for system calls: typed, well maintained, no libc underneath. What it lacks (`clone` with namespaces,
+//!   `mount_setattr`, `close_range`, a few `prctl`s) is called through **libc** in `sys`.
+//! - **seccompiler** (rust-vmm, used by Firecracker) compiles the filter; libseccomp would be a C library in a static daemon.
+//!   A filter of seccompiler's has one error number for all denied calls, so the calls that «don't exist» are put before it by
+//!   hand.
 //! - **landlock**, by Landlock's own maintainers, knows the ABIs.
-//! - Weighed and left: bubblewrap (a program to install on every machine); hakoniwa 1.8 (the nearest
-//!   crate: LGPL, mounts by path without `open_tree` or id maps, seccomp by the C library, runs programs
-//!   by `execve`, not functions); youki's libcontainer 0.7 (an OCI runtime, over a hundred crates);
-//!   birdcage (GPL).
+//! - Considered and rejected: bubblewrap (a program to install on every machine); hakoniwa 1.8 (the closest crate: LGPL, mounts
+//!   by path without `open_tree` or id maps, seccomp by the C library, runs programs by `execve`, not functions); youki's
+//!   libcontainer 0.7 (an OCI runtime, over a hundred crates); birdcage (GPL).
 //!
-//! # How a start goes
-//! The maker opens what it may (root: the host's trees, with their id maps), clones, writes the id maps,
-//! puts the child into its cgroups and lets it go on. The child becomes the inside user, assembles the
-//! tree from detached mounts, enters it, closes all descriptors, gives up its privileges, puts Landlock
-//! and the filter in place, and says so. An error on the way comes back as a [`FailedStep`] with its fix.
+//! # How a jail starts
+//! The parent opens the host's directories (if it is root, with their id maps), clones, writes the id maps, moves the child into
+//! its cgroups and lets it go on. The child switches to the user inside, assembles the root file system from detached mounts,
+//! enters it, closes all descriptors, drops its privileges, applies Landlock and the seccomp filter, and reports success. An
+//! error on the way comes back as a [`FailedStep`] with its fix.
 #![cfg(target_os = "linux")]
 
 mod cgroup;
@@ -67,26 +64,25 @@ mod landlock;
 mod limits;
 mod privileges;
 mod probe;
+mod process_tree;
 mod rootfs;
 mod seccomp;
 mod seccomp_notify;
 mod spawn;
-pub mod supervision;
 mod sys;
 mod without_namespaces;
 
 pub use cgroup::{Cgroup, can_limit_memory, machine_memory, sweep};
-pub use command_confinement::{CommandConfinement, PreparedConfinement, end_descendants};
+pub use command_confinement::{CommandConfinement, PreparedConfinement};
 pub use error::{FailedStep, JailError};
 pub use host_dirs::make_host_dirs;
 pub use ids::own_id;
-pub use jail::{
-    ARTEFACTS, INSIDE_GID, INSIDE_UID, INSIDE_USER, Isolation, Jail, Limits, Mount, Network, STATE, WORKSPACE,
-};
+pub use jail::{ARTEFACTS, INSIDE_GID, INSIDE_UID, INSIDE_USER, Isolation, Jail, Mount, Network, STATE, WORKSPACE};
 pub use jailed::{Exit, Jailed};
 pub use landlock::domain::{Domain, ESCALATION, Entered};
-pub use limits::InForce;
+pub use limits::{InForce, Limits};
 pub use probe::{Finding, Report, probe};
+pub use process_tree::{end_descendants, start_time};
 pub use seccomp::CommandFilter;
 pub use seccomp_notify::SeccompListener;
 pub use spawn::spawn;

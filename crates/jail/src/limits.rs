@@ -1,20 +1,68 @@
-//! Limits by rlimit, and the account of which limits are in force by what.
+//! Resource limits: those that rlimits enforce, and the report of what enforces each.
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::Cgroup;
-use crate::error::{FailedStep, Step};
+use crate::error::{FailedStep, JailError, Step};
 use crate::jail::{Isolation, Jail};
 
-/// One limit that was asked for, and what became of it.
+/// Resource limits of a jail. [`Jailed::limits`](crate::Jailed::limits) says which of them are enforced, and by what.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Bytes of memory, swap included.
+    #[serde(default)]
+    pub memory: Option<u64>,
+    /// Processors, such as 1.5.
+    #[serde(default)]
+    pub cpu: Option<f64>,
+    /// Processes and threads.
+    #[serde(default)]
+    pub processes: Option<u64>,
+    /// Bytes on disk: of all temporary files together, and of each file elsewhere.
+    #[serde(default)]
+    pub disk: Option<u64>,
+    /// Open descriptors of one process.
+    #[serde(default)]
+    pub descriptors: Option<u64>,
+}
+
+impl Limits {
+    pub(crate) fn validate(&self) -> Result<(), JailError> {
+        const MIB: u64 = 1 << 20;
+        let least = [
+            ("limits.memory", self.memory, 4 * MIB),
+            ("limits.processes", self.processes, 2),
+            ("limits.disk", self.disk, MIB),
+            ("limits.descriptors", self.descriptors, 32),
+        ];
+        for (field, value, least) in least {
+            if let Some(value) = value.filter(|value| *value < least) {
+                return Err(JailError::invalid(
+                    field,
+                    value,
+                    format!("is too low to run anything: use at least {least}"),
+                ));
+            }
+        }
+        match self.cpu {
+            Some(cpu) if !cpu.is_finite() || cpu < 0.01 => {
+                Err(JailError::invalid("limits.cpu", cpu, "isn't a valid number of processors: use at least 0.01"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A requested limit, and what enforces it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InForce {
     /// The field of [`Limits`](crate::Limits): `memory`, `cpu`, `processes`, `disk`, `descriptors`.
     pub limit: String,
-    /// What enforces it; none where nothing does.
+    /// What enforces it; `None` if nothing does.
     pub by: Option<String>,
-    /// What a user should know: how far it goes, or why it can't be had.
+    /// How far the limit goes, or why it isn't enforced.
     pub note: Option<String>,
 }
 
@@ -33,14 +81,14 @@ impl InForce {
     }
 }
 
-/// Applies to this process what rlimits can do.
+/// Applies to this process the limits that rlimits can enforce.
 pub(crate) fn apply(jail: &Jail) -> Result<(), FailedStep> {
-    // A core file would carry the sandbox's memory to wherever the host's core_pattern says.
+    // The host's core_pattern may send core files anywhere.
     set(Resource::Core, 0)?;
     if let Some(processes) = jail.limits.processes {
         let others = match jail.isolation {
             Isolation::Namespaces => 0,
-            // The kernel counts all threads of this user: those that run now are not the sandbox's.
+            // The kernel counts all of this user's threads. Those that run now aren't the jail's.
             Isolation::Landlock => threads_of_this_user().step(|| "count this user's threads".into())?,
         };
         set(Resource::Nproc, processes + others)?;
@@ -69,17 +117,17 @@ fn threads_of_this_user() -> std::io::Result<u64> {
     Ok(threads)
 }
 
-/// Lowers a limit; one that is lower already stays.
+/// Lowers a limit, unless it is lower already.
 fn set(resource: Resource, value: u64) -> Result<(), FailedStep> {
     let hard = getrlimit(resource).maximum.map_or(value, |maximum| maximum.min(value));
     setrlimit(resource, Rlimit { current: Some(hard), maximum: Some(hard) })
         .step(|| format!("set the limit {resource:?} to {hard}"))
 }
 
-/// Makes what control groups there can be, puts the jail's first process into them, and says of each limit what enforces it.
+/// Makes control groups as far as possible, moves the jail's first process into them, and reports what enforces each limit.
 pub(crate) fn arrange(jail: &Jail, first: Pid) -> (Option<Cgroup>, Vec<InForce>) {
     let (mut cgroup, mut report) = Cgroup::make(&jail.id, &jail.limits);
-    // Some machines let us make a group and nobody enter it. Then it is as if there were none.
+    // On some machines a group can be made, but no process can be moved into it. Then it is of no use.
     if let Some(Err(failure)) = cgroup.as_ref().map(|cgroup| cgroup.add(first)) {
         let unused = cgroup.take().and_then(|cgroup| cgroup.remove().err());
         let also = unused.map_or_else(String::new, |second| format!(" (and then: {second})"));
@@ -97,15 +145,14 @@ pub(crate) fn arrange(jail: &Jail, first: Pid) -> (Option<Cgroup>, Vec<InForce>)
     (cgroup, report)
 }
 
-/// What rlimits and the temporary file system enforce of what was asked for, beside any cgroup.
+/// The limits that rlimits and the temporary file system enforce, with or without a cgroup.
 fn without_cgroup(jail: &Jail) -> Vec<InForce> {
     let mut list = Vec::new();
     if jail.limits.processes.is_some() {
         list.push(match jail.isolation {
-            Isolation::Namespaces => InForce::by("processes", "rlimit")
-                .note("counted in the sandbox's own user namespace, from Linux 5.14 on"),
+            Isolation::Namespaces => InForce::by("processes", "rlimit").note("counted per sandbox from Linux 5.14 on"),
             Isolation::Landlock => {
-                InForce::by("processes", "rlimit").note("shared with what this user starts elsewhere meanwhile")
+                InForce::by("processes", "rlimit").note("processes that this user starts elsewhere count too")
             }
         });
     }
@@ -115,10 +162,26 @@ fn without_cgroup(jail: &Jail) -> Vec<InForce> {
     if jail.limits.disk.is_some() {
         let temporary = jail.workspace.is_none() && jail.isolation == Isolation::Namespaces;
         list.push(match temporary {
-            true => InForce::by("disk", "tmpfs").note("the workspace and everything temporary together"),
+            true => InForce::by("disk", "tmpfs").note("the workspace and all temporary files together"),
             false => InForce::by("disk", "rlimit")
-                .note("each file in the workspace, not their sum; everything temporary together by tmpfs"),
+                .note("each file in the workspace, not their sum; tmpfs limits all temporary files together"),
         });
     }
     list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_that_let_nothing_run_are_refused() {
+        let with = |limits| Jail { limits, ..Jail::new("pb-x") }.validate();
+        assert!(with(Limits { memory: Some(1024), ..Limits::default() }).is_err());
+        assert!(with(Limits { processes: Some(1), ..Limits::default() }).is_err());
+        for cpu in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(with(Limits { cpu: Some(cpu), ..Limits::default() }).is_err(), "{cpu}");
+        }
+        assert!(with(Limits { cpu: Some(0.5), memory: Some(64 << 20), ..Limits::default() }).is_ok());
+    }
 }

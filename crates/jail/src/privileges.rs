@@ -1,4 +1,4 @@
-//! Gives up every privilege, for good.
+//! Giving up all privileges, for good.
 #![allow(unsafe_code)]
 
 use rustix::io::Errno;
@@ -7,7 +7,7 @@ use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 
 use crate::error::{FailedStep, Step};
 
-/// Empties the five capability sets and locks what could fill them again.
+/// Empties the five capability sets, and locks the bits that could fill them again.
 pub(crate) fn drop_all() -> Result<(), FailedStep> {
     drop_bounding()?;
     use CapabilitiesSecureBits as Bits;
@@ -22,9 +22,9 @@ pub(crate) fn drop_all() -> Result<(), FailedStep> {
     drop_held()
 }
 
-/// Empties the two sets that new programs get capabilities from.
+/// Empties the two sets from which new programs get capabilities.
 pub(crate) fn drop_bounding() -> Result<(), FailedStep> {
-    // This kernel may know more capabilities than rustix: ask it, up to the last of the 64 bits.
+    // The kernel may know more capabilities than rustix, so try all 64 bits.
     for capability in 0..64 {
         // SAFETY: this call takes numbers only.
         let result = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
@@ -44,8 +44,8 @@ pub(crate) fn drop_bounding() -> Result<(), FailedStep> {
     Ok(())
 }
 
-/// As much of [`drop_all`] as a process may that never had privileges: it holds none, and with
-/// no_new_privs no program gives it any.
+/// The part of [`drop_all`] that a process without privileges can do: it drops what it holds, and with no_new_privs no program
+/// gives it more.
 pub(crate) fn drop_held() -> Result<(), FailedStep> {
     rustix::thread::set_no_new_privs(true).step(|| "set no_new_privs".into())?;
     let none = CapabilitySet::empty();
@@ -53,12 +53,12 @@ pub(crate) fn drop_held() -> Result<(), FailedStep> {
     rustix::thread::set_capabilities(None, sets).step(|| "drop all capabilities".into())
 }
 
-/// Dies with the process that made us. Changing credentials undoes it, so this comes again after that.
+/// Makes this process die with its parent. Changing credentials undoes that, so it must be repeated afterwards.
 pub(crate) fn tie_to_maker() -> Result<(), FailedStep> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).step(|| "set the parent-death signal".into())
 }
 
-/// Keeps the processes of the sandbox out of this one's memory, which is a copy of the maker's.
+/// Keeps other processes of the jail from reading this process's memory, which is a copy of the caller's.
 pub(crate) fn become_undumpable() -> Result<(), FailedStep> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).step(|| "become non-dumpable".into())
 }

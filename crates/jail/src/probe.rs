@@ -1,4 +1,4 @@
-//! What this machine can do, found out by doing it.
+//! What this machine supports, found out by trying.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -9,29 +9,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::cgroup::Cgroup;
 use crate::ids::{self, Ids, Who};
-use crate::jail::{Isolation, Jail, Limits};
+use crate::jail::{Isolation, Jail};
+use crate::limits::Limits;
 use crate::sys::{self, Cloned, MountAttr};
 use crate::{host_mounts, landlock};
 
-/// What a jail can have on this machine, for this user.
+/// What jails can have on this machine, for this user.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
-    /// The strongest isolation that works; none where a jail can't be made at all.
+    /// The strongest isolation that works; `None` if no jail can be made.
     pub isolation: Option<Isolation>,
-    /// Everything that was looked at.
+    /// The result of each check.
     pub findings: Vec<Finding>,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What it is.
+    /// What was checked.
     pub what: String,
-    /// Whether it can be had.
+    /// Whether it is available.
     pub available: bool,
-    /// What was found: a version, a reason.
+    /// Details: a version or a reason.
     pub detail: String,
-    /// The exact remedy, where it is missing and there is one.
+    /// How to get it, if it is missing.
     pub fix: Option<String>,
 }
 
@@ -45,8 +46,8 @@ impl Finding {
     }
 }
 
-/// Looks at this machine. It leaves nothing behind; what can be tried is tried, not guessed. May be
-/// called with many threads running.
+/// Checks this machine, by trying where possible. It leaves nothing behind, and may be called from a process with several
+/// threads.
 pub fn probe() -> Report {
     let namespaces = namespaces();
     let landlock = landlock();
@@ -65,29 +66,30 @@ pub fn probe() -> Report {
     Report { isolation, findings }
 }
 
-/// The likeliest reason for a refused namespace or mount, its fix, and what can be had instead.
+/// The likeliest reason for a refused namespace or mount, its fix, and the alternative.
 pub(crate) fn refused() -> String {
     format!("{}{}", reason(), instead())
 }
 
-/// What to say of the weaker isolation to those who can't have the default one.
+/// Suggests the weaker isolation, where it works, in the words of [`Jail::isolation`], because each front end has its own name for the
+/// setting.
 pub(crate) fn instead() -> &'static str {
     match landlock_alone().available {
-        true => ". Or use `--isolation landlock`, which works here and protects less",
+        true => ". Or set isolation to \"landlock\", which works here but protects less",
         false => "",
     }
 }
 
-/// Whether a jail can be made without namespaces.
+/// Checks whether a jail can be made without namespaces.
 fn landlock_alone() -> Finding {
-    const WHAT: &str = "isolation without namespaces (--isolation landlock)";
+    const WHAT: &str = "isolation without namespaces (landlock)";
     let abi = landlock::abi();
     if abi < landlock::SCOPED {
-        let detail = format!("Landlock has ABI {abi}, and signals are fenced from ABI 6 on");
-        return Finding::lacks(WHAT, detail, "Linux 6.12 or newer with `landlock` among its `lsm=`");
+        let detail = landlock::lacking(abi, landlock::SCOPED);
+        return Finding::lacks(WHAT, detail, "use Linux 6.12 or newer, booted with `landlock` in its `lsm=` list");
     }
     match Who::of(&Jail::new("probe")) {
-        Ok(_) => Finding::has(WHAT, "files, signals, sockets; protects less than namespaces"),
+        Ok(_) => Finding::has(WHAT, "files, signals and sockets; protects less than namespaces"),
         Err(error) => Finding::lacks(WHAT, error.to_string(), "run as an ordinary user"),
     }
 }
@@ -95,30 +97,30 @@ fn landlock_alone() -> Finding {
 fn reason() -> String {
     let read = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
     if read("/proc/sys/user/max_user_namespaces") == "0" {
-        return "user namespaces are switched off: sysctl user.max_user_namespaces=15000".into();
+        return "user namespaces are disabled: run `sysctl user.max_user_namespaces=15000`".into();
     }
     if !rustix::process::geteuid().is_root() {
         if read("/proc/sys/kernel/unprivileged_userns_clone") == "0" {
-            return "ordinary users may not make user namespaces here: sysctl kernel.unprivileged_userns_clone=1"
+            return "user namespaces are disabled for ordinary users: run `sysctl kernel.unprivileged_userns_clone=1`"
                 .into();
         }
         if read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1" {
-            return "AppArmor keeps ordinary users from using user namespaces: sysctl \
-                    kernel.apparmor_restrict_unprivileged_userns=0, or give this program an AppArmor profile with \
+            return "AppArmor restricts user namespaces of ordinary users: run `sysctl \
+                    kernel.apparmor_restrict_unprivileged_userns=0`, or give this program an AppArmor profile with \
                     `userns,`"
                 .into();
         }
     }
     let filtered = read("/proc/self/status").lines().any(|line| line.trim_start() == "Seccomp:\t2");
     match filtered {
-        true => "the seccomp filter of a container forbids namespaces here: run outside of it, start it with \
+        true => "a container's seccomp filter forbids namespaces: run outside of the container, or start it with \
                  `--security-opt seccomp=unconfined`"
             .into(),
-        false => "a security module forbids namespaces here: run outside of the container".into(),
+        false => "a security module forbids namespaces: run outside of the container".into(),
     }
 }
 
-/// Where the trial got to.
+/// How far the trial got.
 const PRIVATE: u8 = 1;
 const PROC: u8 = 2;
 const DONE: u8 = 3;
@@ -127,33 +129,33 @@ fn namespaces() -> Finding {
     const WHAT: &str = "namespaces (user, mount, pid, net, ipc, uts)";
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     if let Err(error) = Ids::choose("probe") {
-        return Finding::lacks(WHAT, error.to_string(), format!("see there{}", instead()));
+        return Finding::lacks(WHAT, error.to_string(), format!("see the reason{}", instead()));
     }
     match try_namespaces() {
         Ok((DONE, _)) => Finding::has(WHAT, format!("Linux {release}")),
         Ok((PROC, errno)) => Finding::lacks(
             WHAT,
-            format!("a new /proc can't be mounted: {}", std::io::Error::from_raw_os_error(errno)),
+            format!("can't mount a new /proc: {}", std::io::Error::from_raw_os_error(errno)),
             format!(
-                "the present /proc is partly hidden, as in most containers: run outside of the container or unmask \
+                "the existing /proc is partly masked, as in most containers: run outside of the container or unmask \
                  its /proc{}",
                 instead()
             ),
         ),
         Ok((_, libc::ENOSYS)) => {
             let detail = format!("Linux {release} has no mount_setattr");
-            Finding::lacks(WHAT, detail, "Linux 5.12 or newer is needed")
+            Finding::lacks(WHAT, detail, "use Linux 5.12 or newer")
         }
         Ok((_, errno)) => {
-            let detail = format!("mounts can't be changed: {}", std::io::Error::from_raw_os_error(errno));
+            let detail = format!("can't change mounts: {}", std::io::Error::from_raw_os_error(errno));
             Finding::lacks(WHAT, detail, refused())
         }
         Err(error) => Finding::lacks(WHAT, error.to_string(), refused()),
     }
 }
 
-/// Makes the namespaces and the two mounts that are refused first, in a child that only makes system
-/// calls: the caller may have threads.
+/// Makes namespaces, and the two mounts that are the likeliest to be refused. The child only makes system calls, because the caller
+/// may have several threads.
 #[allow(unsafe_code)]
 fn try_namespaces() -> std::io::Result<(u8, i32)> {
     let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
@@ -207,10 +209,10 @@ fn trial() -> Result<(), (u8, i32)> {
 fn seccomp() -> Finding {
     match fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail") {
         Ok(actions) if actions.split_ascii_whitespace().any(|action| action == "errno") => {
-            Finding::has("seccomp", "filters can be installed")
+            Finding::has("seccomp", "filters work")
         }
-        Ok(actions) => Finding::lacks("seccomp", format!("only {}", actions.trim()), "a kernel from 4.14 on is needed"),
-        Err(error) => Finding::lacks("seccomp", error.to_string(), "a kernel with CONFIG_SECCOMP_FILTER is needed"),
+        Ok(actions) => Finding::lacks("seccomp", format!("only {}", actions.trim()), "use Linux 4.14 or newer"),
+        Err(error) => Finding::lacks("seccomp", error.to_string(), "use a kernel with CONFIG_SECCOMP_FILTER"),
     }
 }
 
@@ -223,17 +225,21 @@ fn landlock() -> Finding {
                 "{}; commands can change podbayd's records in their sandbox",
                 landlock::lacking(abi, landlock::REFER)
             ),
-            "Linux 5.19 or newer, booted with `lsm=landlock,…` (the present list is in /sys/kernel/security/lsm)",
+            "use Linux 5.19 or newer, booted with `lsm=landlock,…` (the current list is in /sys/kernel/security/lsm)",
         ),
         abi @ landlock::REFER..landlock::SCOPED => Finding::has(
             WHAT,
-            format!("ABI {abi}: files and podbayd's records; signals and abstract sockets from ABI 6 (Linux 6.12) on"),
+            format!(
+                "ABI {abi}: protects files and podbayd's records; signals and abstract sockets from ABI 6 (Linux 6.12) on"
+            ),
         ),
-        abi => Finding::has(WHAT, format!("ABI {abi}: files, podbayd's records, signals, abstract sockets")),
+        abi => {
+            Finding::has(WHAT, format!("ABI {abi}: protects files, podbayd's records, signals and abstract sockets"))
+        }
     }
 }
 
-/// Tries the file system of one directory: each has its own answer.
+/// Checks the file system of one directory.
 pub(crate) fn idmapped_mounts(directory: &Path) -> Finding {
     let what = format!("idmapped mounts on {}", directory.display());
     let fix = "keep workspaces on ext4, xfs, btrfs or tmpfs, or run as an ordinary user";
@@ -245,7 +251,7 @@ pub(crate) fn idmapped_mounts(directory: &Path) -> Finding {
         ids::apply_idmap(&tree, &namespace).map_err(|error| error.to_string())
     };
     match tried() {
-        Ok(()) => Finding::has(&what, "a sandbox's files belong to the directory's owner"),
+        Ok(()) => Finding::has(&what, "files that a sandbox makes belong to the directory's owner"),
         Err(reason) => Finding::lacks(&what, reason, fix),
     }
 }
@@ -259,7 +265,7 @@ fn limits() -> Vec<Finding> {
             let what = format!("limit on {}", entry.limit);
             match (entry.by, entry.limit.as_str()) {
                 (Some(by), _) => Finding::has(&what, format!("by {by}")),
-                (None, "processes") => Finding::has(&what, "by rlimit, in the sandbox's own user namespace"),
+                (None, "processes") => Finding::has(&what, "by rlimit, per sandbox"),
                 (None, _) => Finding::lacks(
                     &what,
                     entry.note.unwrap_or_default(),
@@ -269,11 +275,11 @@ fn limits() -> Vec<Finding> {
         })
         .collect();
     if let Some(Err(failure)) = group.map(|group| group.remove()) {
-        findings.push(Finding::lacks("removing cgroups", failure.to_string(), "remove it by hand"));
+        findings.push(Finding::lacks("removing cgroups", failure.to_string(), "remove it manually"));
     }
     findings.push(Finding::has(
         "limit on disk",
-        "everything temporary together by tmpfs; of a host directory each file by rlimit, not their sum",
+        "all temporary files together by tmpfs; in host directories each file by rlimit, not their sum",
     ));
     findings
 }

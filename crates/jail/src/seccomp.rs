@@ -1,13 +1,14 @@
-//! The seccomp filter: system calls that nothing inside needs, and that kernels were broken by.
+//! The seccomp filter.
 //!
-//! A list of what is denied, not of what is allowed: a sandbox must run whatever an agent installs.
-//! What keeps that sound are the fixed parts around it: calls of other architectures kill, calls
-//! newer than this list don't exist.
+//! It is a list of denied calls, not of allowed ones, because a sandbox must run whatever an agent installs. Two rules make that
+//! safe: a call of another architecture kills the process, and calls that are newer than the list don't exist.
 //!
-//! `ptrace` and its like (`process_vm_readv`) are allowed: debuggers and tracers are normal work, the pid namespace bounds whom it can
-//! reach, podbayd is not dumpable and so out of its reach, and since Linux 4.8 a tracer can't carry
-//! its tracee past the filter.
+//! `ptrace` and similar calls (`process_vm_readv`) are allowed: debugging is normal work. The pid namespace limits which
+//! processes they reach, podbayd isn't dumpable and so can't be traced, and since Linux 4.8 a tracer can't get its tracee around
+//! the filter.
 
+mod denied;
+mod past_landlock;
 mod set_id;
 mod sockets;
 
@@ -19,7 +20,9 @@ use seccompiler::{
 };
 use serde::{Deserialize, Serialize};
 
-use self::sockets::{AUDITED, Family, NETWORK, UNIX, UNIX_CONNECTED, UNIX_STREAMS};
+use self::denied::DENIED;
+pub(crate) use self::past_landlock::LandlockProfile;
+use self::sockets::{AUDITED, NETWORK, UNIX};
 use crate::error::{FailedStep, Step};
 
 #[cfg(target_arch = "x86_64")]
@@ -27,167 +30,68 @@ const ARCH: TargetArch = TargetArch::x86_64;
 #[cfg(target_arch = "aarch64")]
 const ARCH: TargetArch = TargetArch::aarch64;
 
-/// The newest call that was looked at: `file_setattr` of Linux 6.17. Later ones answer ENOSYS, as on
-/// an older kernel. The numbers are the same on all architectures.
+/// The newest call that was reviewed: `file_setattr` of Linux 6.17. Later ones fail with ENOSYS, as on an older kernel. New
+/// calls have the same number on all architectures.
 const NEWEST: u32 = 469;
 
-/// Denied whatever the arguments.
-const DENIED: &[libc::c_long] = &[
-    // mounts and roots
-    libc::SYS_mount,
-    libc::SYS_umount2,
-    libc::SYS_pivot_root,
-    libc::SYS_chroot,
-    libc::SYS_open_tree,
-    libc::SYS_move_mount,
-    libc::SYS_fsopen,
-    libc::SYS_fsconfig,
-    libc::SYS_fsmount,
-    libc::SYS_fspick,
-    libc::SYS_mount_setattr,
-    OPEN_TREE_ATTR,
-    // namespaces
-    libc::SYS_unshare,
-    libc::SYS_setns,
-    // keys
-    libc::SYS_add_key,
-    libc::SYS_request_key,
-    libc::SYS_keyctl,
-    // large and often broken subsystems
-    libc::SYS_bpf,
-    libc::SYS_perf_event_open,
-    libc::SYS_userfaultfd,
-    libc::SYS_io_uring_setup,
-    libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register,
-    libc::SYS_vmsplice,
-    libc::SYS_fanotify_init,
-    libc::SYS_fanotify_mark,
-    // the machine
-    libc::SYS_kexec_load,
-    KEXEC_FILE_LOAD,
-    libc::SYS_init_module,
-    libc::SYS_finit_module,
-    libc::SYS_delete_module,
-    libc::SYS_reboot,
-    libc::SYS_swapon,
-    libc::SYS_swapoff,
-    libc::SYS_acct,
-    libc::SYS_syslog,
-    libc::SYS_quotactl,
-    libc::SYS_quotactl_fd,
-    libc::SYS_settimeofday,
-    libc::SYS_clock_settime,
-    libc::SYS_clock_adjtime,
-    libc::SYS_adjtimex,
-    libc::SYS_sethostname,
-    libc::SYS_setdomainname,
-    libc::SYS_vhangup,
-    libc::SYS_lookup_dcookie,
-    libc::SYS_nfsservctl,
-    libc::SYS_move_pages,
-    libc::SYS_migrate_pages,
-    // files by other names than paths
-    libc::SYS_open_by_handle_at,
-    libc::SYS_name_to_handle_at,
-    // other processes
-    libc::SYS_process_madvise,
-    libc::SYS_kcmp,
-    libc::SYS_pidfd_getfd,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_modify_ldt,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_iopl,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_ioperm,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_uselib,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_ustat,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_sysfs,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS__sysctl,
-];
-
-/// libc has no name for it on every target.
-#[cfg(target_arch = "x86_64")]
-const KEXEC_FILE_LOAD: libc::c_long = 320;
-#[cfg(target_arch = "aarch64")]
-const KEXEC_FILE_LOAD: libc::c_long = 294;
-/// Linux 6.15; libc has no name for it yet.
-const OPEN_TREE_ATTR: libc::c_long = 467;
-
-/// Profile which walls the filter stands.
+/// What confines the process besides the filter, which decides what the filter must refuse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Profile {
-    /// Namespaces: UNIX, IPv4 and IPv6 sockets and route lookups can be made.
+    /// Namespaces: UNIX, IPv4 and IPv6 sockets and route lookups are allowed.
     Namespaces,
-    /// Landlock alone: nothing that reaches the host past it.
+    /// Landlock alone: nothing may reach the host past it.
     Landlock(LandlockProfile),
-    /// Somebody else's container: packages with set-id programs can be installed there.
+    /// A container that isn't Podbay's: set-id programs are allowed, because packages install them.
     Container,
 }
 
-/// What may be done beside Landlock alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct LandlockProfile {
-    /// UNIX stream sockets can be made: podbayd and its shims speak by them. Landlock doesn't keep anybody from
-    /// connecting to the host's, so commands can't have them.
-    pub(crate) unix: bool,
-    /// IPv4 and IPv6 sockets and route lookups can be made.
-    pub(crate) network: bool,
-    /// Modes and times can be changed by path: by one of ours, by a user who has nothing on this host but the sandbox,
-    /// or because something else looks at it.
-    pub(crate) metadata: bool,
-}
-
 /// Compiles the filter for this architecture.
-pub(crate) fn compile(beside: Profile) -> Result<BpfProgram, FailedStep> {
+pub(crate) fn compile(profile: Profile) -> Result<BpfProgram, FailedStep> {
     let make = || -> Result<BpfProgram, seccompiler::BackendError> {
         let mut rules: BTreeMap<i64, Vec<SeccompRule>> = DENIED.iter().map(|call| (*call, Vec::new())).collect();
         clone(&mut rules)?;
         terminals(&mut rules)?;
         personality(&mut rules)?;
-        if beside != Profile::Container {
+        if profile != Profile::Container {
             set_id::refuse(&mut rules)?;
         }
-        match beside {
+        match profile {
             Profile::Namespaces | Profile::Container => {
                 let [inet, inet6, netlink] = &NETWORK;
-                let netlink = if beside == Profile::Container { &AUDITED } else { netlink };
+                let netlink = if profile == Profile::Container { &AUDITED } else { netlink };
                 sockets::allow(&mut rules, libc::SYS_socket, &[&UNIX, inet, inet6, netlink])?;
                 sockets::allow(&mut rules, libc::SYS_socketpair, &[&UNIX])?;
             }
-            Profile::Landlock(alone) => past_landlock(&mut rules, alone)?,
+            Profile::Landlock(allowed) => past_landlock::refuse(&mut rules, allowed)?,
         }
         let denied: BpfProgram =
             SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32), ARCH)?
                 .try_into()?;
-        Ok(prelude(beside).into_iter().chain(denied).collect())
+        Ok(prelude(profile).into_iter().chain(denied).collect())
     };
     make().map_err(std::io::Error::other).step(|| "compile the system call filter".into())
 }
 
-/// Installs it for this process and all that it starts.
+/// Installs a filter for this process and everything that it starts.
 pub(crate) fn install(program: &BpfProgram) -> Result<(), FailedStep> {
     seccompiler::apply_filter(program).map_err(std::io::Error::other).step(|| "install the system call filter".into())
 }
 
-/// What commands can't call although podbayd can. Where there is Landlock alone, a [`CommandConfinement`](crate::CommandConfinement) has this in it.
+/// The filter of commands, beyond podbayd's own. In a jail without namespaces, [`CommandConfinement`](crate::CommandConfinement)
+/// includes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CommandFilter {
-    /// In namespaces on this machine: no `openat2`, by which files with set-id bits could be made.
+    /// In namespaces on this machine: no `openat2`, which could make files with set-id bits.
     Local,
-    /// In somebody else's container: none of the calls that a jail doesn't have.
+    /// In a container: none of the calls that are denied in a jail.
     Container,
-    /// Everything podbayd can. It marks commands all the same: the kernel tells how many filters a process has.
+    /// Allows everything. It still marks commands, because the kernel tells how many filters a process has.
     Mark,
 }
 
 impl CommandFilter {
-    /// Installs it for this process and all that it starts.
+    /// Installs the filter for this process and everything that it starts.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -202,15 +106,15 @@ impl CommandFilter {
     }
 }
 
-/// Before the compiled rules, with answers of their own: x32 calls (which carry a high bit under x86_64's name), calls newer
-/// than this list, and `clone3`, whose flags are behind a pointer (libc falls back to `clone`), don't exist. The rules
-/// themselves begin by killing other architectures.
-fn prelude(beside: Profile) -> BpfProgram {
+/// The part before the compiled rules, with error numbers of its own. These calls don't exist: x32 calls (x86_64 calls with a
+/// high bit set), calls newer than the list, and `clone3`, whose flags are behind a pointer (libc falls back to `clone`). The
+/// compiled rules begin by killing other architectures.
+fn prelude(profile: Profile) -> BpfProgram {
     let mut calls = vec![(libc::SYS_clone3, libc::ENOSYS)];
-    if matches!(beside, Profile::Landlock(LandlockProfile { unix: false, .. })) {
+    if matches!(profile, Profile::Landlock(LandlockProfile { unix: false, .. })) {
         calls.push((libc::SYS_openat2, libc::ENOSYS));
     }
-    if beside != Profile::Container {
+    if profile != Profile::Container {
         calls.extend(set_id::ATTRIBUTES.map(|call| (call, libc::EOPNOTSUPP)));
     }
     let mut program = answers(&calls);
@@ -219,7 +123,7 @@ fn prelude(beside: Profile) -> BpfProgram {
     program
 }
 
-/// Answers some calls with an error, whatever their arguments, and goes on with the others. The call's number stays loaded.
+/// Fails some calls with an error, whatever their arguments, and continues with the others. The call's number stays loaded.
 fn answers(calls: &[(libc::c_long, i32)]) -> BpfProgram {
     const NUMBER_OFFSET: u32 = 0;
     let mut program = vec![operation(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, NUMBER_OFFSET)];
@@ -241,7 +145,7 @@ fn operation(code: u32, jt: u8, jf: u8, k: u32) -> sock_filter {
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 type Built<T> = Result<T, seccompiler::BackendError>;
 
-/// All conditions hold; each looks at the low half of an argument, which is all that the kernel takes.
+/// A rule that applies when all conditions hold. Each compares the low half of an argument, which is all that the kernel uses.
 fn rule(conditions: &[(u8, Op, u64)]) -> Built<SeccompRule> {
     let conditions = conditions
         .iter()
@@ -268,9 +172,9 @@ fn clone(rules: &mut Rules) -> Built<()> {
     Ok(())
 }
 
-/// Typing into somebody's terminal.
+/// Faking input on a terminal.
 fn terminals(rules: &mut Rules) -> Built<()> {
-    // The same on both architectures; each libc gives them another type.
+    // The same on both architectures, but with different types in each libc.
     const TIOCSTI: u64 = 0x5412;
     const TIOCLINUX: u64 = 0x541c;
     let calls = [TIOCSTI, TIOCLINUX];
@@ -279,100 +183,9 @@ fn terminals(rules: &mut Rules) -> Built<()> {
     Ok(())
 }
 
-/// Linux as it is, asking, without address randomisation (debuggers), 32-bit answers of uname.
+/// Allows the default, a query, no address randomisation (for debuggers) and a 32-bit `uname`; refuses the rest.
 fn personality(rules: &mut Rules) -> Built<()> {
     let usual = [0, 0xffff_ffff, 0x0004_0000, 0x0008];
     rules.insert(libc::SYS_personality, vec![rule(&usual.map(|persona| (0, Op::Ne, persona)))?]);
-    Ok(())
-}
-
-/// What Landlock doesn't cover: removing extended attributes, the host's System V and POSIX objects, the priorities of
-/// other processes.
-const PAST_LANDLOCK: &[libc::c_long] = &[
-    libc::SYS_removexattr,
-    libc::SYS_lremovexattr,
-    libc::SYS_fremovexattr,
-    466, // removexattrat
-    469, // file_setattr
-    libc::SYS_shmget,
-    libc::SYS_shmat,
-    libc::SYS_shmctl,
-    libc::SYS_semget,
-    libc::SYS_semop,
-    libc::SYS_semtimedop,
-    libc::SYS_semctl,
-    libc::SYS_msgget,
-    libc::SYS_msgsnd,
-    libc::SYS_msgrcv,
-    libc::SYS_msgctl,
-    libc::SYS_mq_open,
-    libc::SYS_mq_unlink,
-    libc::SYS_setpriority,
-    libc::SYS_ioprio_set,
-    libc::SYS_process_mrelease,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-];
-
-/// Modes by path. `fchmod` works on what could be opened.
-const METADATA: &[libc::c_long] = &[
-    libc::SYS_fchmodat,
-    452, // fchmodat2
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_chmod,
-];
-
-/// Owners by path, and times by calls that no library makes any more.
-const OWNERS: &[libc::c_long] = &[
-    libc::SYS_fchownat,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_chown,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_lchown,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_utime,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_utimes,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_futimesat,
-];
-
-/// What nobody needs who can't make a socket.
-const OF_SOCKETS: &[libc::c_long] =
-    &[libc::SYS_bind, libc::SYS_connect, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4];
-
-fn past_landlock(rules: &mut Rules, alone: LandlockProfile) -> Built<()> {
-    rules.extend(PAST_LANDLOCK.iter().map(|call| (*call, Vec::new())));
-    rules.extend(OWNERS.iter().map(|call| (*call, Vec::new())));
-    if !alone.metadata {
-        rules.extend(METADATA.iter().map(|call| (*call, Vec::new())));
-        // With a path; without one it works on a descriptor.
-        let path = SeccompCondition::new(1, Len::Qword, Op::Ne, 0)?;
-        rules.insert(libc::SYS_utimensat, vec![SeccompRule::new(vec![path])?]);
-    }
-    // Of other processes; 0 is oneself.
-    let others = [
-        libc::SYS_prlimit64,
-        libc::SYS_sched_setaffinity,
-        libc::SYS_sched_setattr,
-        libc::SYS_sched_setparam,
-        libc::SYS_sched_setscheduler,
-    ];
-    for call in others {
-        rules.insert(call, vec![rule(&[(0, Op::Ne, 0)])?]);
-    }
-    let mut families: Vec<&Family> = Vec::new();
-    if alone.unix {
-        families.push(&UNIX_STREAMS);
-    }
-    if alone.network {
-        families.extend(&NETWORK);
-    }
-    if families.is_empty() {
-        rules.extend(OF_SOCKETS.iter().map(|call| (*call, Vec::new())));
-    }
-    sockets::allow(rules, libc::SYS_socket, &families)?;
-    // Interpreters wake their event loops by a pair.
-    sockets::allow(rules, libc::SYS_socketpair, &[&UNIX_CONNECTED])?;
     Ok(())
 }

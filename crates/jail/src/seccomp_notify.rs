@@ -1,11 +1,11 @@
-//! Modes and times that a command may not change by itself, changed for it.
+//! Changes of file modes and times, decided by seccomp user notification.
 //!
-//! Landlock has no say on `chmod` and `utimensat` by path, so without namespaces an ordinary user's command could change the
-//! modes of all the user's files. But compilers, git and tar need both. So the kernel stops a command at these calls and asks
-//! its shim, which makes the change where the file lies in a place that the command may write.
+//! Landlock doesn't restrict `chmod` and `utimensat` by path, so without namespaces an ordinary user's command could change the
+//! modes of all of the user's files. But compilers, git and tar need both calls. So the kernel suspends a command in these calls
+//! and notifies its shim, which makes the change if the file is in a directory that the command may write to.
 //!
-//! Nothing of the command's memory is looked at twice: the file is opened, as a place only, from what was read once; what was
-//! opened is what is checked and changed.
+//! The command's memory is read once: the file is opened (as a path only) from what was read, and what was opened is what is
+//! checked and changed.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
@@ -24,7 +24,7 @@ const FCHMODAT2: libc::c_long = 452;
 /// The longest path, its final NUL included.
 const PATH_MAX: usize = 4096;
 
-/// The calls that are asked about.
+/// The calls that the shim decides.
 const CALLS: &[libc::c_long] = &[
     libc::SYS_fchmod,
     libc::SYS_fchmodat,
@@ -34,21 +34,21 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_chmod,
 ];
 
-/// A filter that asks about [`CALLS`] and lets everything else pass. Other filters' refusals go before its questions, and
-/// they have killed calls of other architectures.
+/// A filter that notifies of [`CALLS`] and allows everything else. When several filters apply, a refusal takes precedence over
+/// a notification; and the other filter has killed calls of other architectures already.
 pub(crate) fn filter() -> BpfProgram {
     let op = |code: u32, jt: u8, jf: u8, k: u32| sock_filter { code: code as u16, jt, jf, k };
     let mut program = vec![op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0)];
     for (index, call) in CALLS.iter().enumerate() {
-        let to_question = (CALLS.len() - index) as u8;
-        program.push(op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, to_question, 0, *call as u32));
+        let to_notify = (CALLS.len() - index) as u8;
+        program.push(op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, to_notify, 0, *call as u32));
     }
     program.push(op(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW));
     program.push(op(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_USER_NOTIF));
     program
 }
 
-/// Installs a filter that asks, and gives the end at which the questions arrive. It only makes system calls.
+/// Installs a filter that notifies, and returns the descriptor on which notifications arrive. Makes system calls only.
 pub(crate) fn listen(program: &BpfProgram) -> io::Result<OwnedFd> {
     let program =
         libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast::<libc::sock_filter>().cast_mut() };
@@ -65,7 +65,7 @@ pub(crate) fn listen(program: &BpfProgram) -> io::Result<OwnedFd> {
 /// The kernel's `struct seccomp_notif`.
 #[repr(C)]
 #[derive(Default)]
-struct Question {
+struct Notification {
     id: u64,
     pid: u32,
     flags: u32,
@@ -77,7 +77,7 @@ struct Question {
 
 /// The kernel's `struct seccomp_notif_resp`.
 #[repr(C)]
-struct Answer {
+struct Response {
     id: u64,
     value: i64,
     error: i32,
@@ -89,39 +89,39 @@ const RECEIVE: u64 = 0xc050_2100;
 const SEND: u64 = 0xc018_2101;
 const IS_VALID: u64 = 0x4008_2102;
 
-/// The questions of one command.
+/// Receives the notifications of one command, and makes the changes that are allowed.
 #[derive(Debug)]
 pub struct SeccompListener {
     listener: OwnedFd,
-    /// Where files may be changed: real paths.
-    places: Vec<PathBuf>,
+    /// Directories in which files may be changed: real paths.
+    writable: Vec<PathBuf>,
 }
 
 impl AsFd for SeccompListener {
-    /// Readable when there is a question.
+    /// Readable when there is a notification.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }
 }
 
 impl SeccompListener {
-    pub(crate) fn new(listener: OwnedFd, places: Vec<PathBuf>) -> Self {
-        Self { listener, places }
+    pub(crate) fn new(listener: OwnedFd, writable: Vec<PathBuf>) -> Self {
+        Self { listener, writable }
     }
 
-    /// Takes one question and answers it.
+    /// Receives one notification and responds to it.
     ///
     /// # Errors
-    /// When there is none, or nobody waits for the answer any more.
-    pub fn run_one(&self) -> io::Result<()> {
-        let mut question = Question::default();
-        self.control(RECEIVE, &raw mut question)?;
-        let error = match self.change(&question) {
+    /// When there is none, or the command no longer waits for the response.
+    pub fn respond_to_one(&self) -> io::Result<()> {
+        let mut notification = Notification::default();
+        self.control(RECEIVE, &raw mut notification)?;
+        let error = match self.change(&notification) {
             Ok(()) => 0,
             Err(error) => -error.raw_os_error().unwrap_or(libc::EPERM),
         };
-        let mut answer = Answer { id: question.id, value: 0, error, flags: 0 };
-        self.control(SEND, &raw mut answer)
+        let mut response = Response { id: notification.id, value: 0, error, flags: 0 };
+        self.control(SEND, &raw mut response)
     }
 
     fn control<T>(&self, request: u64, argument: *mut T) -> io::Result<()> {
@@ -132,34 +132,34 @@ impl SeccompListener {
         }
     }
 
-    fn change(&self, question: &Question) -> io::Result<()> {
-        let [first, second, third, fourth, ..] = question.arguments;
+    fn change(&self, notification: &Notification) -> io::Result<()> {
+        let [first, second, third, fourth, ..] = notification.arguments;
         let here = libc::AT_FDCWD as u64;
-        let (dir, path, value, flags) = match libc::c_long::from(question.call) {
+        let (dir, path, value, flags) = match libc::c_long::from(notification.call) {
             #[cfg(target_arch = "x86_64")]
             libc::SYS_chmod => (here, first, second, 0),
-            // Also of a file that was opened for reading, where it may not be written.
+            // The file may be open for reading only, in a directory that the command may not write to.
             libc::SYS_fchmod => (first, 0, second, libc::AT_EMPTY_PATH),
-            // The call itself has no flags; what is in the register is left over from something else.
+            // The call has no flags: the fourth register holds an unrelated value.
             libc::SYS_fchmodat => (first, second, third, 0),
             _ => (first, second, third, fourth as i32),
         };
-        let process = format!("/proc/{}", question.pid);
+        let process = format!("/proc/{}", notification.pid);
         let memory = File::open(format!("{process}/mem"))?;
-        let is_time = libc::c_long::from(question.call) == libc::SYS_utimensat;
+        let is_time = libc::c_long::from(notification.call) == libc::SYS_utimensat;
         let times = match (is_time, value) {
             (true, 1..) => Some(read_times(&memory, value)?),
             _ => None,
         };
-        // Without a path it is about a descriptor.
-        let by_descriptor = libc::c_long::from(question.call) == libc::SYS_fchmod || (is_time && path == 0);
+        // Without a path, the call is about a descriptor.
+        let by_descriptor = libc::c_long::from(notification.call) == libc::SYS_fchmod || (is_time && path == 0);
         let path = if by_descriptor { Vec::new() } else { read_path(&memory, path)? };
         let file = self.open(&process, dir as i32, &path, flags)?;
-        // The process may have died and another got its number while its files were looked at.
-        let mut id = question.id;
+        // The process may have died while its files were read, and another may have its id now.
+        let mut id = notification.id;
         self.control(IS_VALID, &raw mut id)?;
         let real = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
-        if !self.places.iter().any(|place| real.starts_with(place)) {
+        if !self.writable.iter().any(|dir| real.starts_with(dir)) {
             return Err(io::Error::from_raw_os_error(libc::EPERM));
         }
         match is_time {
@@ -168,7 +168,7 @@ impl SeccompListener {
         }
     }
 
-    /// Opens, as a place only, what the process means by a path.
+    /// Opens (as a path only) what a path means to the process.
     fn open(&self, process: &str, dir: i32, path: &[u8], flags: i32) -> io::Result<OwnedFd> {
         if path.is_empty() && flags & libc::AT_EMPTY_PATH == 0 && dir == libc::AT_FDCWD {
             return Err(io::Error::from_raw_os_error(libc::ENOENT));
@@ -185,7 +185,7 @@ impl SeccompListener {
         if !follow {
             how |= OFlags::NOFOLLOW;
         }
-        // «Self» is the process, not its shim.
+        // «self» must be the process, not the shim.
         for own in [&b"/proc/self/"[..], b"/proc/thread-self/"] {
             if let Some(rest) = path.strip_prefix(own) {
                 let path = [process.as_bytes(), b"/", rest].concat();
@@ -205,7 +205,7 @@ fn read_path(memory: &File, address: u64) -> io::Result<Vec<u8>> {
     let mut buffer = [0; 256];
     while path.len() < PATH_MAX {
         let at = address.checked_add(path.len() as u64).ok_or_else(fault)?;
-        // Up to the end of a page only: what follows may not be there.
+        // Up to the end of a page only: the next one may not be mapped.
         let most = buffer.len().min(4096 - (at % 4096) as usize);
         let count = memory.read_at(&mut buffer[..most], at).map_err(|_| fault())?;
         match buffer[..count].iter().position(|byte| *byte == 0) {
@@ -237,7 +237,7 @@ fn fault() -> io::Error {
 
 fn set_mode(file: &OwnedFd, mode: libc::mode_t) -> io::Result<()> {
     let empty = CString::default();
-    // SAFETY: the path is a C string, the rest are numbers.
+    // SAFETY: the path is a C string, the other arguments are numbers.
     let result = unsafe { libc::syscall(FCHMODAT2, file.as_raw_fd(), empty.as_ptr(), mode, libc::AT_EMPTY_PATH) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -245,7 +245,7 @@ fn set_mode(file: &OwnedFd, mode: libc::mode_t) -> io::Result<()> {
 fn set_times(file: &OwnedFd, times: Option<&[libc::timespec; 2]>) -> io::Result<()> {
     let empty = CString::default();
     let times = times.map_or(std::ptr::null(), |times| times.as_ptr());
-    // SAFETY: the path is a C string, and the times are two or none, as the call takes them.
+    // SAFETY: the path is a C string, and the times are an array of two or null, as the call takes them.
     let result =
         unsafe { libc::syscall(libc::SYS_utimensat, file.as_raw_fd(), empty.as_ptr(), times, libc::AT_EMPTY_PATH) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

@@ -19,28 +19,30 @@ use crate::seccomp::Profile;
 use crate::sys::{self, Cloned};
 use crate::{landlock, limits, privileges, probe, rootfs, seccomp, without_namespaces};
 
-/// The longest account of a failure that crosses between the processes.
+/// The longest description of a failure that the child can send.
 const MESSAGE: usize = 4096;
-/// What the child says when it is confined.
+/// The child's message when it is confined.
 const READY: &[u8] = b"ready";
 
-/// Starts `inside` as PID 1 of a new sandbox, confined as `jail` says, and returns when it is about
-/// to run. It holds `keep`, under the same numbers, and `/dev/null` as standard input, output and
-/// error; nothing else of the caller's. Its return value is the process's exit code. (Programs that it
-/// starts inherit what is kept, unless it is close-on-exec.)
+/// Runs `inside` in a new jail, in its first process, and returns when `inside` is about to run. Of the caller's descriptors the
+/// process has `keep`, under the same numbers, and `/dev/null` as standard input, output and error. The return value of `inside`
+/// is its exit code. (Programs that it starts inherit `keep`, except for descriptors that are close-on-exec.)
 ///
-/// The caller must have one thread: the new process goes on with a copy of its memory. The sandbox
-/// dies with the calling thread.
+/// The caller must have one thread, because the new process continues with a copy of its memory. The jail dies with the calling
+/// thread.
+///
+/// # Errors
+/// When the description is invalid, this machine can't make such a jail, or a step of the set-up fails.
 pub fn spawn(jail: &Jail, keep: &[BorrowedFd<'_>], inside: impl FnOnce() -> i32) -> Result<Jailed, JailError> {
     jail.validate()?;
     let kept = check_kept(keep)?;
-    // Asked for here, because the new process has another environment, and with it no older kernel to imitate.
+    // Determined here: tests lower it with an environment variable, which the new process doesn't have.
     let abi = landlock::abi();
     if jail.network == Network::Host && abi < landlock::SCOPED {
         return Err(JailError::Unsupported {
             what: "network: host".into(),
-            why: format!("this kernel's Landlock (ABI {abi}) can't fence off the host's abstract sockets"),
-            fix: "use Linux 6.12 or newer, or accept it with network: host-unfenced".into(),
+            why: format!("this kernel's Landlock (ABI {abi}) can't protect the host's abstract sockets"),
+            fix: "use Linux 6.12 or newer, or accept that with network: host-unfenced".into(),
         });
     }
     match jail.isolation {
@@ -52,7 +54,7 @@ pub fn spawn(jail: &Jail, keep: &[BorrowedFd<'_>], inside: impl FnOnce() -> i32)
 fn namespaced(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> i32) -> Result<Jailed, JailError> {
     let ids = Ids::choose(&jail.id)?;
     let program = seccomp::compile(Profile::Namespaces)?;
-    // Only root may map ids on the host's file systems, so its trees are opened out here.
+    // Only root outside of the jail may map ids on the host's file systems, so root's mounts are made here.
     let sources = if ids.privileged() { Some(HostMounts::open(jail, &ids)?) } else { None };
     let (ours, theirs) = handshake()?;
 
@@ -81,15 +83,15 @@ fn namespaced(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> i32) -
     let host_uid = ids.host_uid();
     let jailed = Jailed { pid, pidfd, cgroup, limits: report, host_uid, exit: None, end_by: Signal::KILL };
     let introduced = ids.write_maps(pid).and_then(|()| introduce(&ours));
-    settle(jailed, introduced)
+    finish(jailed, introduced)
 }
 
-/// A jail that runs, or one that is cleaned away.
-pub(crate) fn settle(mut jailed: Jailed, introduced: Result<(), FailedStep>) -> Result<Jailed, JailError> {
+/// Returns the running jail, or cleans up one that failed.
+pub(crate) fn finish(mut jailed: Jailed, introduced: Result<(), FailedStep>) -> Result<Jailed, JailError> {
     match introduced {
         Ok(()) => Ok(jailed),
         Err(failure) => {
-            // What made it fail is the news; that the remains could not be removed is said beside it.
+            // The first failure matters; if the clean-up fails too, that is added.
             let failure = match jailed.cleanup() {
                 Ok(_) => failure,
                 Err(second) => FailedStep { step: format!("{} (and then: {second})", failure.step), ..failure },
@@ -99,14 +101,14 @@ pub(crate) fn settle(mut jailed: Jailed, introduced: Result<(), FailedStep>) -> 
     }
 }
 
-/// The maker's part: the sign to go on, and the wait for the result.
+/// The parent's part of the handshake: lets the child go on, and waits for its result.
 pub(crate) fn introduce(ours: &OwnedFd) -> Result<(), FailedStep> {
     send(ours, b"go", SendFlags::NOSIGNAL).step(|| "let the new process go on".into())?;
     let mut message = [0_u8; MESSAGE];
     let length = loop {
         match recv(ours, &mut message[..], RecvFlags::empty()) {
             Err(Errno::INTR) => {}
-            Err(error) => return Err(FailedStep::new("hear from the new process", error)),
+            Err(error) => return Err(FailedStep::new("receive the new process's result", error)),
             Ok((length, _)) => break length,
         }
     };
@@ -115,19 +117,19 @@ pub(crate) fn introduce(ours: &OwnedFd) -> Result<(), FailedStep> {
         [] => Err(FailedStep {
             step: "set up the sandbox".into(),
             errno: 0,
-            fix: Some("its process died without a word: look for an out-of-memory kill in the kernel's log".into()),
+            fix: Some("its process died: look for an out-of-memory kill in the kernel's log".into()),
         }),
         account => Err(FailedStep::decode(account)),
     }
 }
 
-/// Two ends that keep message borders. Ours stays open until the child has spoken: its closing tells
-/// the child that we died.
+/// A socket pair that keeps messages apart. The parent's end stays open until the child has answered: if it closes earlier, the
+/// parent has died.
 pub(crate) fn handshake() -> Result<(OwnedFd, OwnedFd), FailedStep> {
     let step = || "make a socket pair".to_owned();
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).step(step)?;
-    // A caller without standard descriptors would find the child's end overwritten by /dev/null.
+    // If the caller has no standard descriptors, the child would replace its own end by /dev/null.
     let theirs = rustix::io::fcntl_dupfd_cloexec(&theirs, 3).step(step)?;
     Ok((ours, theirs))
 }
@@ -135,19 +137,18 @@ pub(crate) fn handshake() -> Result<(OwnedFd, OwnedFd), FailedStep> {
 fn check_kept(keep: &[BorrowedFd<'_>]) -> Result<Vec<RawFd>, JailError> {
     let refuse = |fd: &BorrowedFd<'_>, reason: &str| Err(JailError::invalid("keep", fd.as_raw_fd(), reason));
     for fd in keep {
-        let stat =
-            fstat(fd).map_err(|error| FailedStep::new(format!("look at descriptor {}", fd.as_raw_fd()), error))?;
+        let stat = fstat(fd).map_err(|error| FailedStep::new(format!("stat descriptor {}", fd.as_raw_fd()), error))?;
         if fd.as_raw_fd() < 3 {
-            return refuse(fd, "is a standard descriptor, which is /dev/null inside: pass a copy of it");
+            return refuse(fd, "is a standard descriptor, which is replaced by /dev/null inside: pass a duplicate");
         }
         if FileType::from_raw_mode(stat.st_mode).is_dir() || fcntl_getfl(fd).is_ok_and(|f| f.contains(OFlags::PATH)) {
-            return refuse(fd, "is a directory or a path, which would lead out of the sandbox: mount it instead");
+            return refuse(fd, "is a directory or a path, which would be a way out of the sandbox: mount it instead");
         }
     }
     Ok(keep.iter().map(AsRawFd::as_raw_fd).collect())
 }
 
-/// The child's whole life. Nothing may unwind out of it: beyond lies the maker's code.
+/// The child: confines itself and runs `inside`. It must not unwind into the caller's code.
 pub(crate) fn run(
     theirs: &OwnedFd,
     confine: impl FnOnce() -> Result<(), FailedStep>,
@@ -159,7 +160,7 @@ pub(crate) fn run(
     if let Err(failure) = confined {
         let mut account = failure.encode();
         account.truncate(MESSAGE);
-        // Whether the maker still hears it or not: this process ends.
+        // If the parent can't receive it, this process ends all the same.
         let _ = send(theirs, &account, SendFlags::NOSIGNAL);
         sys::exit(126);
     }
@@ -180,8 +181,8 @@ fn confine(
     theirs: &OwnedFd,
     kept: &[RawFd],
 ) -> Result<(), FailedStep> {
-    // The last change of credentials undoes this; here it covers the set-up. (Not being dumpable comes
-    // later: it would keep an ordinary user from writing our id maps.)
+    // This covers the set-up; the last change of credentials undoes it. (Becoming non-dumpable must wait: it would keep an
+    // ordinary user from writing our id maps.)
     privileges::tie_to_maker()?;
     await_go(theirs)?;
     become_inside_user(ids.privileged())?;
@@ -190,8 +191,8 @@ fn confine(
     rustix::process::umask(Mode::from_raw_mode(0o022));
     rustix::process::setsid().step(|| "start a session".into())?;
     sys::join_new_keyring().step(|| "leave the session's keyring".into())?;
-    // The first calls that want a capability of the new namespace. AppArmor lets ordinary users make
-    // one and takes its capabilities away.
+    // The first calls that need a capability in the new namespace. AppArmor lets ordinary users make a namespace, but without
+    // capabilities.
     let stripped = |failure: FailedStep| match failure.errno {
         libc::EPERM | libc::EACCES => failure.fix(probe::refused()),
         _ => failure,
@@ -217,20 +218,20 @@ fn confine(
     seccomp::install(program)
 }
 
-/// Waits until the maker has written our ids.
+/// Waits until the parent has written the id maps.
 pub(crate) fn await_go(theirs: &OwnedFd) -> Result<(), FailedStep> {
     let mut go = [0_u8; 8];
     loop {
         match recv(theirs, &mut go[..], RecvFlags::empty()) {
             Err(Errno::INTR) => {}
             Ok((2.., _)) => return Ok(()),
-            // The maker died or gave up: nobody is there to be told.
+            // The parent died or gave up, so there is nobody to tell.
             _ => sys::exit(125),
         }
     }
 }
 
-/// The parent-death signal is set too late if the maker is dead already; then its end is closed.
+/// Ends this process if the parent died before the parent-death signal was set: then its end of the socket is closed.
 pub(crate) fn check_maker(theirs: &OwnedFd) -> Result<(), FailedStep> {
     match recv(theirs, &mut [0_u8; 1][..], RecvFlags::DONTWAIT) {
         Err(Errno::AGAIN) => Ok(()),
@@ -238,7 +239,7 @@ pub(crate) fn check_maker(theirs: &OwnedFd) -> Result<(), FailedStep> {
     }
 }
 
-/// From here on we own what we make: a tmpfs refuses files of ids that it can't name.
+/// Switches to the ids inside. They are needed to create files: a tmpfs refuses files of unmapped ids.
 fn become_inside_user(privileged: bool) -> Result<(), FailedStep> {
     if privileged {
         rustix::thread::set_thread_groups(&[]).step(|| "drop the groups".into())?;

@@ -1,4 +1,4 @@
-//! System calls that rustix does not have, each behind a safe face where one is possible.
+//! System calls that rustix lacks, with a safe interface where that is possible.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -26,8 +26,7 @@ pub(crate) unsafe fn clone(namespaces: c_int) -> io::Result<Cloned> {
     let none: libc::c_ulong = 0;
     // `clone`, not `clone3`: every flag used here fits, and container engines answer ENOSYS to the
     // latter. The first three arguments come in the same order on x86_64 and aarch64.
-    // SAFETY: a null stack makes the child go on with a copy of ours, as fork does; `pidfd` lives
-    // until the call returns.
+    // SAFETY: with a null stack the child continues on a copy of ours, as after fork; `pidfd` lives until the call returns.
     let pid = check(unsafe { libc::syscall(libc::SYS_clone, flags, none, &raw mut pidfd, none, none) })?;
     if pid == 0 {
         return Ok(Cloned::Child);
@@ -60,7 +59,7 @@ pub(crate) const NODEV: u64 = 0x4;
 pub(crate) const NOEXEC: u64 = 0x8;
 pub(crate) const IDMAP: u64 = 0x10_0000;
 
-/// Changes the mount that `mount` is the root of, and with `recursive` all below it.
+/// Changes the attributes of the mount with this root, and with `recursive` of all mounts below it.
 pub(crate) fn mount_setattr(mount: BorrowedFd<'_>, recursive: bool, attr: MountAttr) -> io::Result<()> {
     const AT_RECURSIVE: c_int = 0x8000;
     let flags = libc::AT_EMPTY_PATH | if recursive { AT_RECURSIVE } else { 0 };
@@ -97,13 +96,13 @@ fn close_range(first: u32, last: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Every signal back to its default, none blocked: handlers of the caller have no place inside.
+/// Resets every signal to its default action, and unblocks all: the caller's handlers don't belong in a jail.
 pub(crate) fn reset_signals() -> io::Result<()> {
     for signal in 1..=64 {
         if signal == libc::SIGKILL || signal == libc::SIGSTOP {
             continue;
         }
-        // The call is made directly: libc hides its two internal signals, and a handler there would stay.
+        // Not through libc, which protects its two internal signals: their handlers would stay.
         let action = [0_u64; 8];
         // SAFETY: an all-zero `sigaction` of the kernel (32 bytes at most here) is SIG_DFL.
         check(unsafe {
@@ -124,7 +123,7 @@ pub(crate) fn join_new_keyring() -> io::Result<()> {
     // SAFETY: a null name asks for an anonymous keyring.
     match check(unsafe { libc::syscall(libc::SYS_keyctl, JOIN_SESSION_KEYRING, std::ptr::null::<u8>()) }) {
         Ok(_) => Ok(()),
-        // A kernel without keys has none to leak.
+        // A kernel without keyrings has no keys to leak.
         Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => Ok(()),
         Err(error) => Err(error),
     }
@@ -144,8 +143,8 @@ pub(crate) fn loopback_up() -> io::Result<()> {
     Ok(())
 }
 
-/// Replaces the whole environment, and overwrites the memory in which the caller's arguments and
-/// environment came: `/proc/1/cmdline` is readable inside, and this process does not exec.
+/// Replaces the environment, and overwrites the memory that holds the caller's original arguments and environment: they are
+/// readable as `/proc/1/cmdline` inside, because this process doesn't exec.
 pub(crate) fn replace_environment(environment: &[(&str, String)]) -> io::Result<()> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     // The name in the second field may contain anything, so count from its closing bracket.
@@ -153,10 +152,10 @@ pub(crate) fn replace_environment(environment: &[(&str, String)]) -> io::Result<
     let field = |n: usize| numbers.split_ascii_whitespace().nth(n - 3).and_then(|f| f.parse::<usize>().ok());
     let (Some(arg_start), Some(arg_end), Some(env_start), Some(env_end)) = (field(48), field(49), field(50), field(51))
     else {
-        return Err(io::Error::other("/proc/self/stat has not the fields of Linux 3.5"));
+        return Err(io::Error::other("/proc/self/stat lacks the fields of Linux 3.5"));
     };
-    // SAFETY: one thread runs here, so nobody reads the environment meanwhile. libc forgets the old
-    // strings before their memory is overwritten.
+    // SAFETY: this process has one thread, so nothing reads the environment meanwhile. libc drops the old strings before their
+    // memory is overwritten.
     unsafe {
         if libc::clearenv() != 0 {
             return Err(io::Error::other("clearenv failed"));
@@ -164,26 +163,26 @@ pub(crate) fn replace_environment(environment: &[(&str, String)]) -> io::Result<
     }
     for (start, end) in [(arg_start, arg_end), (env_start, env_end)] {
         if start != 0 && end > start {
-            // SAFETY: the kernel says that this range of our stack holds the initial strings. Rust's
-            // `std::env::args` copies on use, and nothing in this process uses them from here on.
+            // SAFETY: according to the kernel, this range of our stack holds the initial strings. `std::env::args` copies them on
+            // use, and nothing in this process uses them from here on.
             unsafe { std::ptr::write_bytes(start as *mut u8, 0, end - start) };
         }
     }
     for (name, value) in environment {
-        // SAFETY: one thread runs here.
+        // SAFETY: this process has one thread.
         unsafe { std::env::set_var(name, value) };
     }
     Ok(())
 }
 
-/// Makes the present cgroups the roots that this process sees.
+/// Makes this process see its current cgroups as the roots.
 pub(crate) fn unshare_cgroups() -> io::Result<()> {
-    // SAFETY: of all that can be unshared this changes nothing but a view; no descriptor, no memory.
+    // SAFETY: this changes a view of the file system only, neither descriptors nor memory.
     check(unsafe { libc::unshare(libc::CLONE_NEWCGROUP) }.into())?;
     Ok(())
 }
 
-/// Blocks every signal, to be taken by [`next_signal`].
+/// Blocks every signal; [`next_signal`] receives them.
 pub(crate) fn block_signals() -> io::Result<()> {
     let all = u64::MAX;
     // SAFETY: the mask is eight bytes, as said.
@@ -193,12 +192,12 @@ pub(crate) fn block_signals() -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for one of the blocked signals.
+/// Waits for a blocked signal.
 pub(crate) fn next_signal() -> io::Result<c_int> {
     let all = u64::MAX;
     loop {
         let none = std::ptr::null_mut::<u8>();
-        // SAFETY: the mask is eight bytes, as said; neither details nor a time limit are asked for.
+        // SAFETY: the mask is eight bytes, as said; neither details nor a timeout are requested.
         match check(unsafe { libc::syscall(libc::SYS_rt_sigtimedwait, &raw const all, none, none, 8_usize) }) {
             Ok(signal) => return Ok(signal as c_int),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

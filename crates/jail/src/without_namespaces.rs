@@ -1,25 +1,24 @@
-//! The jail without namespaces: Landlock, seccomp and rlimits, and a guardian in place of a pid namespace.
+//! The jail without namespaces: Landlock, seccomp and rlimits, and a guardian process in place of a pid namespace.
 //!
-//! No kernel object holds the sandbox's processes together here, so one process of ours does: it is
-//! their subreaper, stands outside of the Landlock domain where their signals don't reach it, and ends
-//! them all when the first one ends, when it is told to, or when its maker dies.
+//! No kernel object groups the jail's processes here, so the guardian does: it is their subreaper, stays outside of their
+//! Landlock domain, where their signals can't reach it, and ends them all when the first one ends, when it gets TERM, or when
+//! the process that made the jail dies.
 #![allow(unsafe_code)]
 
-use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::error::{FailedStep, JailError, Step};
 use crate::ids::Who;
 use crate::jail::{Jail, Network};
 use crate::jailed::Jailed;
 use crate::landlock::Openable;
+use crate::process_tree::{kill_descendants, reap};
 use crate::seccomp::{LandlockProfile, Profile};
-use crate::spawn::{await_go, check_maker, descriptors, handshake, introduce, run, settle};
+use crate::spawn::{await_go, check_maker, descriptors, finish, handshake, introduce, run};
 use crate::sys::{self, Cloned};
 use crate::{host_mounts, landlock, limits, privileges, seccomp};
 
@@ -28,12 +27,12 @@ pub(crate) fn spawn(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> 
     if landlock::abi() < landlock::SCOPED {
         return Err(JailError::Unsupported {
             what: "isolation: landlock".into(),
-            why: format!("this kernel's Landlock has ABI {}, {} is needed", landlock::abi(), landlock::SCOPED),
-            fix: "use Linux 6.12 or newer with `landlock` among its `lsm=`".into(),
+            why: landlock::lacking(landlock::abi(), landlock::SCOPED),
+            fix: "use Linux 6.12 or newer, booted with `landlock` in its `lsm=` list".into(),
         });
     }
     let Some(workspace) = &jail.workspace else {
-        let reason = "is missing: without namespaces there is no temporary one, so name a directory";
+        let reason = "must be set: a jail without namespaces has no temporary workspace";
         return Err(JailError::invalid("workspace", "", reason));
     };
     let who = Who::of(jail)?;
@@ -61,7 +60,7 @@ pub(crate) fn spawn(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> 
     let (cgroup, limits) = limits::arrange(jail, pid);
     let jailed = Jailed { pid, pidfd, cgroup, limits, host_uid: who.uid, exit: None, end_by: Signal::TERM };
     let introduced = introduce(&ours);
-    settle(jailed, introduced)
+    finish(jailed, introduced)
 }
 
 fn openable(jail: &Jail) -> Result<Openable, FailedStep> {
@@ -73,16 +72,16 @@ fn openable(jail: &Jail) -> Result<Openable, FailedStep> {
     for mount in &jail.mounts {
         openable.given.push((host_mounts::open_without_links(&mount.host)?, mount.writable));
     }
-    // podbayd runs its own program again when one of its processes was killed.
+    // podbayd runs its own program again when one of its processes is killed.
     let program = rustix::fs::open("/proc/self/exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
     openable.given.push((program.step(|| "open this program itself".into())?, false));
     Ok(openable)
 }
 
-/// The guardian's whole life: starts the first process, waits for an end, ends all.
+/// The guardian: starts the first process, waits until that ends or TERM arrives, and ends all others.
 fn guard(theirs: &OwnedFd, first: impl FnOnce()) -> ! {
     let guarded = || -> Result<std::ffi::c_int, FailedStep> {
-        // Both kinds of end arrive as signals, taken one by one below.
+        // Both reasons to end arrive as signals, which are taken one by one below.
         sys::block_signals().step(|| "block the signals".into())?;
         rustix::process::set_parent_process_death_signal(Some(Signal::TERM))
             .step(|| "set the parent-death signal".into())?;
@@ -97,7 +96,7 @@ fn guard(theirs: &OwnedFd, first: impl FnOnce()) -> ! {
             }
             Cloned::Parent { pid, .. } => pid,
         };
-        // The sandbox's sockets and pipes must be closed when it closes them.
+        // Sockets and pipes must close when the jail closes them.
         sys::close_all_but(&[]).step(|| "close the caller's descriptors".into())?;
         let status = loop {
             match sys::next_signal().step(|| "wait for a signal".into())? {
@@ -110,84 +109,22 @@ fn guard(theirs: &OwnedFd, first: impl FnOnce()) -> ! {
                 _ => {}
             }
         };
-        end_all();
+        kill_descendants();
         Ok(status)
     };
     match guarded() {
         Ok(status) if libc::WIFEXITED(status) => sys::exit(libc::WEXITSTATUS(status)),
-        // As the first process ended, so do we: the maker sees the same signal. KILL needs no handler.
+        // End by a signal like the first process, so that the maker sees one. KILL can't be handled or blocked.
         Ok(_) => {
             let _ = kill_process(rustix::process::getpid(), Signal::KILL);
             sys::exit(137)
         }
         Err(failure) => {
             let _ = rustix::net::send(theirs, &failure.encode(), rustix::net::SendFlags::NOSIGNAL);
-            end_all();
+            kill_descendants();
             sys::exit(126)
         }
     }
-}
-
-/// Takes all ended children; the status of the one asked for.
-fn reap(wanted: Option<Pid>) -> Option<i32> {
-    let mut found = None;
-    while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
-        if Some(pid) == wanted {
-            found = Some(status.as_raw());
-        }
-    }
-    found
-}
-
-/// Ends every descendant: all are stopped first, so that none can start another behind our back.
-pub(crate) fn end_all() {
-    loop {
-        let mut stopped = Vec::new();
-        loop {
-            let fresh: Vec<Pid> = descendants().into_iter().filter(|pid| !stopped.contains(pid)).collect();
-            if fresh.is_empty() {
-                break;
-            }
-            for pid in fresh {
-                let _ = kill_process(pid, Signal::STOP);
-                stopped.push(pid);
-            }
-        }
-        for pid in &stopped {
-            let _ = kill_process(*pid, Signal::KILL);
-        }
-        // Orphans of the killed become our children; none left means all are gone.
-        match wait(WaitOptions::empty()) {
-            Err(Errno::CHILD) => return,
-            _ => {
-                reap(None);
-            }
-        }
-    }
-}
-
-/// All processes below this one, by parent links.
-fn descendants() -> Vec<Pid> {
-    let links: Vec<(i32, i32)> = fs::read_dir("/proc")
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| {
-            let pid = entry.file_name().to_str()?.parse().ok()?;
-            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-            let (_, fields) = stat.rsplit_once(')')?;
-            let mut fields = fields.split_ascii_whitespace();
-            let (state, parent) = (fields.next()?, fields.next()?.parse().ok()?);
-            (!matches!(state, "Z" | "X")).then_some((pid, parent))
-        })
-        .collect();
-    let mut found = vec![rustix::process::getpid().as_raw_nonzero().get()];
-    let mut next = 0;
-    while let Some(&parent) = found.get(next) {
-        found.extend(links.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
-        next += 1;
-    }
-    found[1..].iter().filter_map(|pid| Pid::from_raw(*pid)).collect()
 }
 
 fn confine(
@@ -203,7 +140,7 @@ fn confine(
     sys::replace_environment(&jail.environment()).step(|| "replace the environment".into())?;
     rustix::process::umask(Mode::from_raw_mode(0o022));
     rustix::process::setsid().step(|| "start a session".into())?;
-    who.become_them()?;
+    who.switch()?;
     sys::join_new_keyring().step(|| "leave the session's keyring".into())?;
     rustix::process::chdir(workspace).step(|| format!("enter {}", workspace.display()))?;
     limits::apply(jail)?;

@@ -1,4 +1,4 @@
-//! Making a sandbox: its directory, then its supervisor.
+//! Creating a sandbox: its directory, then its supervisor.
 
 use std::fs;
 use std::io::Write;
@@ -10,21 +10,22 @@ use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use podbay_client::provider::Wanted;
-use podbay_jail::supervision::{self, Identity, Report, SOCKET, SPEC, Spec, Started};
+use podbay_supervision::{DirectoryIdentity, LOG, SOCKET, SPEC, Spec, StartReport, Started, remove_sandbox};
 use rustix::fs::{CWD, RenameFlags};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 use crate::error::{Error, Result};
-use crate::home::{Home, Program};
+use crate::home::Home;
 use crate::options::{Options, default_limits};
+use crate::podbayd_program::Program;
 
-/// How long a program that was only just written may be busy.
+/// How long a program that was written just now may be busy.
 const BUSY: Duration = Duration::from_secs(2);
 
-/// A sandbox that was made: the supervisor's end is tied to this if it is leashed.
+/// The connection to the supervisor. A leashed sandbox ends when it closes.
 pub(crate) type Leash = tokio::net::UnixStream;
 
-/// Makes a sandbox at a place; nothing when another is there already.
+/// Creates a sandbox in a directory; `None` when that directory exists already.
 pub(crate) async fn create(
     home: &Home,
     options: &Options,
@@ -32,50 +33,50 @@ pub(crate) async fn create(
     dir: &Path,
     wanted: &Wanted,
 ) -> Result<Option<(Leash, Started)>> {
-    let new = Unfinished(home.new_ones().join(format!("{:016x}", rand::random::<u64>())));
+    let new = Unfinished(home.unfinished().join(format!("{:016x}", rand::random::<u64>())));
     let listener = prepare(&new.0, id, options, wanted)?;
-    let identity = Identity::of(&new.0).map_err(Error::home(&new.0, "it can't be identified"))?;
-    // From here on it is found by others: whoever connects waits until podbayd answers.
+    let identity = DirectoryIdentity::of(&new.0).map_err(Error::home(&new.0, "can't stat the sandbox's directory"))?;
+    // From here on others find the sandbox, and wait until its podbayd answers.
     match rustix::fs::renameat_with(CWD, &new.0, CWD, dir, RenameFlags::NOREPLACE) {
         Ok(()) => {}
         Err(rustix::io::Errno::EXIST) => return Ok(None),
-        Err(error) => return Err(Error::home(dir, "the sandbox's directory can't be put there")(error.into())),
+        Err(error) => return Err(Error::home(dir, "can't move the sandbox's directory into place")(error.into())),
     }
     let made = async {
         let (mut leash, started) = supervise(home, options, dir, listener).await?;
-        // One whose name others know needs no word, and may have been deleted by one of them already.
+        // A named sandbox needs no confirmation: others know its name, and may have deleted it already.
         if !wanted.leashed && wanted.id.is_none() {
-            leash.write_all(b"!").await.map_err(|error| Error::Create(format!("its supervisor has gone: {error}")))?;
+            leash.write_all(b"!").await.map_err(|error| Error::Create(format!("its supervisor has ended: {error}")))?;
         }
         Ok((leash, started))
     };
     match made.await {
         Ok(made) => Ok(Some(made)),
         Err(error) => {
-            // The supervisor has done this, if it came that far.
-            if let Err(second) = supervision::retire(dir, identity) {
-                tracing::warn!(id, error = %second, "a sandbox that couldn't be made can't be removed");
+            // The supervisor has done this already if it got that far.
+            if let Err(second) = remove_sandbox(dir, identity) {
+                tracing::warn!(id, error = %second, "can't remove what was created of a sandbox that failed to start");
             }
             Err(error)
         }
     }
 }
 
-/// A directory that goes unless it was put into its place.
+/// A sandbox's directory, removed on drop unless it was moved into place.
 struct Unfinished(PathBuf);
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
         match fs::remove_dir_all(&self.0) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                tracing::warn!(path = %self.0.display(), %error, "an unfinished sandbox can't be removed");
+                tracing::warn!(path = %self.0.display(), %error, "can't remove the directory of an unfinished sandbox");
             }
             _ => {}
         }
     }
 }
 
-/// Makes a sandbox's directory, complete with its socket.
+/// Assembles a sandbox's directory, with its description and its socket.
 fn prepare(new: &Path, id: &str, options: &Options, wanted: &Wanted) -> Result<UnixListener> {
     let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let mut labels = options.labels.clone();
@@ -91,21 +92,22 @@ fn prepare(new: &Path, id: &str, options: &Options, wanted: &Wanted) -> Result<U
     };
     let json = serde_json::to_vec(&spec).map_err(|error| Error::Create(error.to_string()))?;
     let made = fs::DirBuilder::new().mode(0o700).create(new);
-    made.map_err(Error::home(new, "the sandbox's directory can't be made"))?;
-    // The way to it may be open to strangers, and it can have secrets in it.
+    made.map_err(Error::home(new, "can't create the sandbox's directory"))?;
+    // Other users may be able to reach this file, and environment variables can be secrets.
     let spec = fs::File::options().write(true).create_new(true).mode(0o600).open(new.join(SPEC));
-    spec.and_then(|mut file| file.write_all(&json)).map_err(Error::home(new, "the sandbox can't be described"))?;
+    spec.and_then(|mut file| file.write_all(&json))
+        .map_err(Error::home(new, "can't write the sandbox's description"))?;
     let socket = new.join(SOCKET);
     UnixListener::bind(&socket)
         .and_then(|listener| {
             fs::set_permissions(&socket, fs::Permissions::from_mode(0o600))?;
             Ok(listener)
         })
-        .map_err(Error::home(new, "the sandbox's socket can't be made"))
+        .map_err(Error::home(new, "can't create the sandbox's socket"))
 }
 
 async fn supervise(home: &Home, options: &Options, dir: &Path, listener: UnixListener) -> Result<(Leash, Started)> {
-    let no_pipe = |error: std::io::Error| Error::Create(format!("its supervisor can't be talked to: {error}"));
+    let no_pipe = |error: std::io::Error| Error::Create(format!("lost the connection to its supervisor: {error}"));
     let (ours, theirs) = UnixStream::pair().map_err(no_pipe)?;
     ours.set_nonblocking(true).map_err(no_pipe)?;
     let mut leash = BufReader::new(Leash::from_std(ours).map_err(no_pipe)?);
@@ -113,38 +115,42 @@ async fn supervise(home: &Home, options: &Options, dir: &Path, listener: UnixLis
     let mut line = String::new();
     leash.read_line(&mut line).await.map_err(no_pipe)?;
     if line.is_empty() {
-        // The log goes with the directory when the supervisor could still remove it.
-        let log = fs::read_to_string(dir.join("supervisor.log")).unwrap_or_default();
-        return Err(Error::Create(format!("its supervisor ended ({status}) saying: {}", log.trim())));
+        // If the supervisor could still clean up, the log is gone with the directory.
+        let log = fs::read_to_string(dir.join(LOG)).unwrap_or_default();
+        return Err(Error::Create(format!("its supervisor ended ({status}): {}", log.trim())));
     }
     match serde_json::from_str(&line) {
-        Ok(Report::Ready(started)) => {
+        Ok(StartReport::Ready(started)) => {
             for limit in started.limits.iter().filter(|limit| limit.by.is_none()) {
-                // Nobody asked for the default, and `describe` tells that it doesn't hold.
+                // The default isn't worth a warning: nobody asked for it, and `describe` shows it as unlimited.
                 let asked = limit.limit != "memory" || options.limits.memory != default_limits().memory;
                 match asked {
-                    true => tracing::warn!(limit = limit.limit, why = limit.note, "a limit isn't in force"),
-                    false => tracing::debug!(limit = limit.limit, why = limit.note, "memory is unlimited"),
+                    true => tracing::warn!(limit = limit.limit, why = limit.note, "a limit isn't enforced"),
+                    false => tracing::debug!(
+                        limit = limit.limit,
+                        why = limit.note,
+                        "the default memory limit isn't enforced"
+                    ),
                 }
             }
             Ok((leash.into_inner(), started))
         }
-        Ok(Report::Failed { message }) => {
-            // It holds the leash to its very end.
+        Ok(StartReport::Failed { message }) => {
+            // The supervisor keeps the leash open until it has cleaned up.
             let _ = leash.read_line(&mut line).await;
             Err(Error::Create(message))
         }
-        Err(error) => Err(Error::Create(format!("its supervisor said {line:?}: {error}"))),
+        Err(error) => Err(Error::Create(format!("can't parse its supervisor's answer {line:?}: {error}"))),
     }
 }
 
-/// Starts the supervisor, which goes on by itself when its first process has ended.
+/// Starts the supervisor, which detaches itself: the process started here ends at once.
 async fn start(podbayd: &Program, dir: &Path, listener: OwnedFd, leash: OwnedFd) -> Result<ExitStatus> {
-    let log = fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(dir.join("supervisor.log"));
-    let log = log.map_err(Error::home(dir, "the log can't be made"))?;
+    let log = fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(dir.join(LOG));
+    let log = log.map_err(Error::home(dir, "can't create the supervisor's log"))?;
     let mut command = tokio::process::Command::new(podbayd.to_run());
     command.arg0(podbayd.path()).arg("supervise").arg("--dir").arg(dir).env_clear().current_dir("/");
-    // By which tests imitate older kernels; a podbayd that is released doesn't know it.
+    // Tests imitate older kernels with it. Released builds of podbayd ignore it.
     if let Some(abi) = std::env::var_os("PODBAY_LANDLOCK_ABI").filter(|_| cfg!(debug_assertions)) {
         command.env("PODBAY_LANDLOCK_ABI", abi);
     }
@@ -153,12 +159,12 @@ async fn start(podbayd: &Program, dir: &Path, listener: OwnedFd, leash: OwnedFd)
     loop {
         match command.status().await {
             Ok(status) => return Ok(status),
-            // Another thread's child still holds the descriptor through which the program was written, until its exec.
+            // A child of another thread holds the descriptor that wrote the program, until its exec.
             Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy && begun.elapsed() < BUSY => {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             Err(error) => {
-                let what = "podbayd can't be started; is its file system mounted noexec? Set PODBAY_HOME elsewhere";
+                let what = "can't run podbayd; if its file system is mounted noexec, set PODBAY_HOME to another one";
                 return Err(Error::home(podbayd.path(), what)(error));
             }
         }

@@ -1,68 +1,68 @@
-//! Why a local sandbox can't be had.
+//! Errors of the local provider.
 
 use std::path::PathBuf;
 
 /// The result of an operation on local sandboxes.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a local sandbox can't be had.
+/// Why an operation on local sandboxes failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file or directory of Podbay's can't be used.
+    /// A file or directory can't be used.
     #[error("{}: {what}: {source}", path.display())]
     Home {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// What failed.
         what: &'static str,
-        /// What the operating system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
 
-    /// Somebody else could exchange what is in a directory for sandboxes, the program that is run included.
+    /// Another user could replace files in the home, including podbayd's program.
     #[error(
         "can't keep sandboxes in {}: {} {why}. Set PODBAY_HOME (or the setting `home`) to a directory of your own, or \
          leave it unset", path.display(), at.display()
     )]
     Untrusted {
-        /// The directory for sandboxes.
+        /// The home.
         path: PathBuf,
-        /// The directory on the way to it that isn't safe.
+        /// The home or the directory above it that isn't safe.
         at: PathBuf,
-        /// Why not.
+        /// Why it isn't safe.
         why: String,
     },
 
-    /// The sandbox couldn't be made.
-    #[error("the sandbox can't be made: {0}")]
+    /// The sandbox couldn't be created.
+    #[error("can't create the sandbox: {0}")]
     Create(String),
 
-    /// The options make no sense.
-    #[error("the sandbox can't be like that: {0}")]
+    /// An option of the sandbox is invalid.
+    #[error("invalid sandbox options: {0}")]
     BadOptions(String),
 
     /// This build has no podbayd for this machine.
-    #[error("this build of Podbay has no podbayd for {0}; build it on such a machine, or set PODBAY_DAEMON_DIR")]
+    #[error("this build of Podbay contains no podbayd for {0}; build it on a {0} machine, or set PODBAY_DAEMON_DIR")]
     NoDaemon(&'static str),
 
-    /// A name that can't be a sandbox's.
+    /// An invalid name for a sandbox.
     #[error(
         "{0:?} can't name a sandbox: use 1 to 63 lower-case letters, digits or '-', \
          beginning and ending with a letter or digit"
     )]
     BadName(String),
 
-    /// There is no sandbox of that name.
+    /// No sandbox has that name.
     #[error("there is no sandbox {0:?} on this machine; 'podbay list' shows those that are")]
     SandboxNotFound(String),
 
-    /// A sandbox doesn't end.
-    #[error("the sandbox {id} doesn't end: {why}")]
+    /// A sandbox doesn't answer or can't be ended.
+    #[error("the sandbox {id} is stuck: {why}")]
     Stuck {
-        /// Its id.
+        /// The sandbox's id.
         id: String,
-        /// What stays.
+        /// What is left of it, and why.
         why: String,
     },
 }

@@ -1,4 +1,4 @@
-//! How local sandboxes shall be.
+//! Options of local sandboxes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,31 +9,31 @@ use podbay_jail::{Isolation, Jail, Limits, Mount, Network};
 use crate::error::{Error, Result};
 use crate::workspace;
 
-/// In a workspace's path, this stands for the sandbox's id.
+/// Replaced by the sandbox's id in a workspace's path.
 const ID: &str = "{id}";
 
-/// How the sandboxes shall be that a [`Local`](crate::Local) makes.
+/// Options of the sandboxes that a [`Local`](crate::Local) creates.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// A directory of this machine as the workspace: it is kept. Without one, the workspace is memory that is gone with the
-    /// sandbox. `{id}` in it stands for the sandbox's id, and such a directory is made when it isn't there: sandboxes of
-    /// several threads each have their own that way.
+    /// A directory of this machine to use as the workspace; it outlives the sandbox. Without one, the workspace is temporary.
+    /// `{id}` in the path is replaced by the sandbox's id, and the directory is created if it is missing, so that every sandbox
+    /// gets a workspace of its own.
     pub workspace: Option<PathBuf>,
-    /// More of this machine's files.
+    /// Other files and directories of this machine.
     pub mounts: Vec<Mount>,
-    /// What network there is; none by default.
+    /// Network access; none by default.
     pub network: Network,
     /// Environment variables of every command.
     pub env: BTreeMap<String, String>,
-    /// How much a sandbox may use; [`default_limits`] unless set.
+    /// Resource limits; [`default_limits`] by default.
     pub limits: Limits,
-    /// How it is confined.
+    /// How sandboxes are confined.
     pub isolation: Isolation,
     /// Labels of every sandbox.
     pub labels: BTreeMap<String, String>,
-    /// How long a sandbox lives.
+    /// How long a sandbox lives; unlimited by default.
     pub ttl: Option<Duration>,
-    /// How long it may be idle.
+    /// How long a sandbox may go unused before it ends; unlimited by default.
     pub idle_ttl: Option<Duration>,
 }
 
@@ -53,20 +53,20 @@ impl Default for Options {
     }
 }
 
-/// Processes and threads of one sandbox. It stops a fork bomb while the machine still answers, and leaves room for what
-/// real builds need: a Bazel or Gradle build on 64 processors has about 3,000 threads. podman's default is 2,048, and
-/// systemd's was 4,915 for as long as there were 32,768 process ids.
+/// Processes and threads of one sandbox. The limit stops a fork bomb while the machine still responds, and leaves enough for
+/// real builds: a Bazel or Gradle build on 64 processors has about 3,000 threads. podman's default is 2,048; systemd's was
+/// 4,915 when the kernel had 32,768 process ids.
 const PROCESSES: u64 = 4096;
 
-/// Descriptors of one process: more than compilers, browsers and file watchers open, and few enough that it runs out long
-/// before the kernel's memory does.
+/// Open descriptors of one process: more than compilers, browsers and file watchers need, and few enough that a process runs
+/// out of them long before the kernel runs out of memory.
 const DESCRIPTORS: u64 = 16_384;
 
-/// The limits of a sandbox for which nobody chose any: half of the machine's memory where a control group can limit it, and
-/// as many processes and descriptors as real work needs. [`Limits::default`] has none.
+/// The limits of a sandbox unless others are set: half of the machine's memory (where a control group can enforce it), and as
+/// many processes and descriptors as real work needs. [`Limits::default`] sets none.
 pub fn default_limits() -> Limits {
     Limits {
-        // In whole MiB, for people to read.
+        // In whole MiB, which are easier to read.
         memory: podbay_jail::machine_memory().map(|bytes| (bytes / 2) & !((1 << 20) - 1)),
         processes: Some(PROCESSES),
         descriptors: Some(DESCRIPTORS),
@@ -74,13 +74,13 @@ pub fn default_limits() -> Limits {
     }
 }
 
-/// Whether a sandbox's memory can be limited here. This tries it.
+/// Whether a sandbox's memory can be limited on this machine, found out by creating a control group.
 pub fn can_limit_memory() -> bool {
     podbay_jail::can_limit_memory()
 }
 
 impl Options {
-    /// The description of a sandbox's jail. A workspace of its own is made.
+    /// The jail of a sandbox with this id. Creates its workspace if the path contains `{id}`.
     pub(crate) fn jail(&self, id: &str) -> Result<Jail> {
         let jail = Jail {
             workspace: self.workspace.as_deref().map(|path| self.workspace(path, id)).transpose()?,
@@ -98,15 +98,16 @@ impl Options {
     fn workspace(&self, path: &Path, id: &str) -> Result<PathBuf> {
         let text = path.to_str().filter(|text| text.contains(ID));
         let path = text.map_or_else(|| path.to_owned(), |text| PathBuf::from(text.replace(ID, id)));
-        let path = std::path::absolute(&path).map_err(Error::home(&path, "the workspace can't be named"))?;
+        let path =
+            std::path::absolute(&path).map_err(Error::home(&path, "can't make the workspace's path absolute"))?;
         if path.is_dir() {
             return Ok(path);
         }
         if text.is_none() {
             let source = std::io::Error::from(std::io::ErrorKind::NotFound);
-            return Err(Error::home(&path, "the workspace isn't a directory; make it, or name another")(source));
+            return Err(Error::home(&path, "the workspace isn't a directory; create it, or choose another")(source));
         }
-        // Without namespaces nothing maps root's files to the sandbox's user, so they are that user's.
+        // Without namespaces no id map gives the sandbox's user access to root's files, so that user must own them.
         let owner = (self.isolation == Isolation::Landlock && rustix::process::geteuid().is_root())
             .then(|| podbay_jail::own_id(id).map_err(|error| Error::BadOptions(error.to_string())))
             .transpose()?;
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_a_word_on_it() {
+    fn invalid_options_are_named_in_the_error() {
         let missing = Options { workspace: Some("/nonexistent/x".into()), ..Options::default() };
         assert!(missing.jail("pb-1").unwrap_err().to_string().contains("/nonexistent/x"));
         let limits = Limits { memory: Some(7), ..Limits::default() };

@@ -1,7 +1,7 @@
-//! A workspace that is made for a sandbox.
+//! Creating a sandbox's workspace directory.
 //!
-//! Directories above it may belong to a user or to a sandbox, who can exchange them at any time. So it is made step by step, by
-//! descriptors and through no link, and what is given away is the directory that was looked at.
+//! Directories above it may belong to a user or to a sandbox, and be replaced at any time. So the path is created component by
+//! component, by descriptor and without following links, and ownership is changed on the very directory that was checked.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Component, Path};
@@ -11,17 +11,17 @@ use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 
-/// Makes a directory and what is missing above it; if it is new, it gets this owner.
+/// Creates a directory and its missing parents. A new directory gets this owner.
 ///
 /// # Errors
-/// When it can't be made, leads through a link, or was exchanged meanwhile.
+/// When it can't be created, its path contains a link, or another process replaced it meanwhile.
 pub(crate) fn make(path: &Path, owner: Option<u32>) -> Result<()> {
     let fault = |error: Errno| match error {
         Errno::LOOP | Errno::NOTDIR => {
-            let what = "the workspace can't be made: a file or a symbolic link is in the way; give its real path";
+            let what = "can't create the workspace: a file or symbolic link is in its path; use the real path";
             Error::home(path, what)(error.into())
         }
-        _ => Error::home(path, "the workspace can't be made")(error.into()),
+        _ => Error::home(path, "can't create the workspace")(error.into()),
     };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut dir = openat(CWD, "/", flags, Mode::empty()).map_err(fault)?;
@@ -30,7 +30,7 @@ pub(crate) fn make(path: &Path, owner: Option<u32>) -> Result<()> {
         let name = match part {
             Component::Normal(name) => name,
             Component::RootDir | Component::CurDir => continue,
-            _ => return Err(Error::BadOptions(format!("workspace {}: it can't have '..' in it", path.display()))),
+            _ => return Err(Error::BadOptions(format!("workspace {}: remove the '..' from its path", path.display()))),
         };
         is_new = false;
         dir = match openat(&dir, name, flags, Mode::empty()) {
@@ -47,18 +47,18 @@ pub(crate) fn make(path: &Path, owner: Option<u32>) -> Result<()> {
     }
     match owner.filter(|_| is_new) {
         Some(owner) => {
-            give(&dir, owner).map_err(Error::home(path, "the workspace can't be given to the sandbox's user"))
+            give(&dir, owner).map_err(Error::home(path, "can't change the workspace's owner to the sandbox's user"))
         }
         None => Ok(()),
     }
 }
 
-/// Gives a new directory to a user: one that is ours and empty, whoever may have exchanged it.
+/// Changes the owner of a new directory, which must still be empty and this user's.
 fn give(dir: &OwnedFd, owner: u32) -> std::io::Result<()> {
     let dir = openat(dir, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let empty = std::fs::read_dir(format!("/proc/self/fd/{}", dir.as_raw_fd()))?.next().is_none();
     if fstat(&dir)?.st_uid != rustix::process::geteuid().as_raw() || !empty {
-        return Err(std::io::Error::other("somebody exchanged it meanwhile"));
+        return Err(std::io::Error::other("another process replaced it meanwhile"));
     }
     Ok(fchown(&dir, Some(Uid::from_raw(owner)), Some(Gid::from_raw(owner)))?)
 }
@@ -69,7 +69,7 @@ mod tests {
 
     use super::*;
 
-    /// Root made the workspace through a link that its owner had put there, and gave away what the link led to.
+    /// Root created the workspace through a link that a user had put there, and gave the link's target to that user.
     #[test]
     fn no_link_is_followed() {
         let scratch = tempfile::tempdir().unwrap();
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(std::fs::metadata(real.join("precious")).unwrap().uid(), us);
         make(&real.join("a/b"), owner).unwrap();
         assert_eq!(std::fs::metadata(real.join("a/b")).unwrap().uid(), owner.unwrap_or(us));
-        // One that was there stays whose it is.
+        // An existing directory keeps its owner.
         make(&real.join("precious"), owner).unwrap();
         assert_eq!(std::fs::metadata(real.join("precious")).unwrap().uid(), us);
     }

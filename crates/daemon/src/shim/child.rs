@@ -81,7 +81,7 @@ pub fn spawn(
     } else {
         command.stdin(stdin_theirs).stdout(stdout_theirs).stderr(stderr_theirs);
         let bars = bars.map(Arc::new);
-        let (asked, asking) = match bars.as_ref().filter(|bars| bars.asks()) {
+        let (asked, asking) = match bars.as_ref().filter(|bars| bars.needs_listener()) {
             Some(_) => UnixStream::pair().map(|(asked, asking)| (Some(asked), Some(asking))),
             None => Ok((None, None)),
         }
@@ -95,7 +95,7 @@ pub fn spawn(
         let child = command.spawn().map_err(|error| spawn_error(start, &error))?;
         let errands = match (bars, asked) {
             // Without it, modes and times can't be changed; everything else works.
-            (Some(bars), Some(asked)) => bars.errands(asked.as_fd()).unwrap_or_default(),
+            (Some(bars), Some(asked)) => bars.receive_listener(asked.as_fd()).unwrap_or_default(),
             _ => None,
         };
         (child.id() as i32, errands)

@@ -285,7 +285,7 @@ impl Shim {
             let happened = fds[0].revents();
             if happened.contains(PollFlags::IN) {
                 // One that has died meanwhile needs no answer.
-                let _ = errands.run_one();
+                let _ = errands.respond_to_one();
             } else {
                 // Nobody is left who could ask.
                 if !happened.is_empty() {

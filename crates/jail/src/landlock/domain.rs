@@ -1,8 +1,8 @@
-//! The Landlock domain that all commands of a sandbox share, and that podbayd stays out of.
+//! The Landlock domain that all commands of a sandbox share, and podbayd isn't in.
 //!
-//! A command has podbayd's user, so file modes and user ids don't keep the two apart. The domain does: whoever is in it can
-//! signal, trace and inspect others in it, and nobody outside. It is entered once, by the process that all commands descend
-//! from: each call would make a domain of its own.
+//! Commands run as podbayd's user, so file modes and user ids don't separate the two. The domain does: its processes can
+//! signal, trace and inspect each other, and no process outside. The ancestor of all commands enters it once, because each call
+//! makes a new domain.
 
 use std::fs;
 use std::io;
@@ -18,24 +18,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::landlock::{self, REFER};
 
-/// Why commands that may gain privileges aren't confined.
-pub const ESCALATION: &str = "this container allows privilege escalation (allowPrivilegeEscalation), so that programs such \
-                              as sudo work; set it to false to wall commands off";
+/// Why commands that may gain privileges aren't in a domain.
+pub const ESCALATION: &str = "this container allows privilege escalation (for programs such as sudo); set \
+                              allowPrivilegeEscalation to false to wall commands off";
 
-/// What commands are kept from. Plain data, which can be handed to another process.
+/// What commands are kept from. Plain data, which can be passed to another process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Domain {
-    /// podbayd's own directory, absolute and without links: nothing in it can be changed from inside the domain.
+    /// podbayd's directory, as an absolute path without links. Processes in the domain can't change anything in it.
     pub closed: Option<PathBuf>,
-    /// Entries of that directory that can be.
+    /// Entries of that directory that they can change.
     pub open: Vec<PathBuf>,
 }
 
-/// What the kernel enforces of a [`Domain`]; each error says why it doesn't.
+/// What the kernel enforces of a [`Domain`]. Each error says why it doesn't enforce that part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entered {
-    /// The ABI of Landlock in use; 0 without it.
+    /// The Landlock ABI in use; 0 without Landlock.
     pub abi: i32,
     /// Processes outside can't be traced or inspected.
     pub domain: Result<(), String>,
@@ -46,7 +46,7 @@ pub struct Entered {
 }
 
 impl Domain {
-    /// Enters, with everything that this thread starts from now on, for good. Where the kernel enforces less, so does this.
+    /// Puts this thread, and everything that it starts from now on, into a new domain for good. An older kernel enforces less.
     pub fn enter(&self) -> Entered {
         let abi = landlock::abi();
         let nothing =
@@ -54,14 +54,14 @@ impl Domain {
         if abi < REFER {
             return nothing(landlock::lacking(abi, REFER));
         }
-        // Without it the kernel lets nobody in, and with it no program gains privileges: it must not be set here, because
-        // a container that hasn't set it may be one whose user relies on `sudo`.
+        // The kernel requires no_new_privs, with which no program gains privileges. It isn't set here: the user of a container
+        // that doesn't set it may rely on `sudo`.
         if !rustix::thread::no_new_privs().unwrap_or(false) {
             return nothing(ESCALATION.into());
         }
         let around = match &self.closed {
             Some(closed) => around(closed).and_then(|around| Ok((around, self.opened(closed)?))),
-            None => Err("podbayd's directory is protected by other means".into()),
+            None => Err("the jail protects podbayd's directory by other means".into()),
         };
         let signals = match abi {
             landlock::SCOPED.. => Ok(()),
@@ -82,49 +82,51 @@ impl Domain {
 
     fn opened(&self, closed: &Path) -> Result<Vec<OwnedFd>, String> {
         let existing = self.open.iter().map(|name| closed.join(name)).filter(|path| path.exists());
-        existing.map(|path| look_at(&path).map_err(|error| format!("{}: {error}", path.display()))).collect()
+        existing.map(|path| open_path(&path).map_err(|error| format!("{}: {error}", path.display()))).collect()
     }
 }
 
-/// Every place beside the way to a directory. Landlock grants whole subtrees and leaves no holes, so each entry of each
-/// directory on the way is granted, except the next step.
+/// Everything that isn't above or below a directory. Landlock grants whole subtrees without exceptions, so for each directory
+/// above the closed one, this returns all entries but the one that leads to it.
 ///
-/// Nothing new can be made directly in those directories then. Where commands otherwise could, that would break more than
-/// it protects (a web server's `/run/nginx.pid`, `mkdir /data` in a root container), and the directory is left open.
+/// Commands then can't create new entries in the directories above, and can't even write to entries that someone else creates
+/// there later. Where they otherwise could, that would break more than it protects (`mkdir /data` or `git clone … /repo` in a
+/// root container, a web server's `/run/nginx.pid`), so the directory stays open. A grant on `/` that allows creating but not
+/// writing wouldn't help: new files would stay empty.
 fn around(closed: &Path) -> Result<Vec<OwnedFd>, String> {
     let mut places = Vec::new();
     let mut dir = PathBuf::from("/");
     for step in closed.components().filter(|component| matches!(component, Component::Normal(_))) {
         if rustix::fs::access(&dir, rustix::fs::Access::WRITE_OK).is_ok() {
             return Err(format!(
-                "it is in {}, where commands can create files, and Landlock can't allow that and protect {}",
+                "it is below {}, where commands can create files; Landlock can't allow that and protect {}",
                 dir.display(),
                 closed.display(),
             ));
         }
-        let unreadable = |error: io::Error| format!("{} can't be listed: {error}", dir.display());
+        let unreadable = |error: io::Error| format!("can't list {}: {error}", dir.display());
         for entry in fs::read_dir(&dir).map_err(unreadable)? {
             let entry = entry.map_err(unreadable)?;
             if entry.file_name() == step.as_os_str() {
                 continue;
             }
-            // What can't even be looked at can't be written to either.
-            places.extend(look_at(&entry.path()).ok());
+            // What can't be opened as a path can't be written to either.
+            places.extend(open_path(&entry.path()).ok());
         }
         dir.push(step);
     }
     Ok(places)
 }
 
-fn look_at(path: &Path) -> io::Result<OwnedFd> {
+fn open_path(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Enters a domain in which only these places can be written, or all without them.
+/// Enters a domain in which only these paths are writable, or all if there are none.
 fn restrict(places: Option<Vec<OwnedFd>>) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let abi = landlock::known();
     let write = AccessFs::from_write(abi);
-    // A domain that handles no access to files at all would forbid moving them, on kernels before Linux 6.13.
+    // Before Linux 6.13, a domain that handles no file access at all would forbid moving files.
     let handled: BitFlags<AccessFs> = if places.is_some() { write } else { AccessFs::Refer.into() };
     let mut rules = Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(handled)?;
     if landlock::abi() >= landlock::SCOPED {
@@ -132,12 +134,12 @@ fn restrict(places: Option<Vec<OwnedFd>>) -> Result<(), Box<dyn std::error::Erro
     }
     let mut rules = rules.create()?;
     match places {
-        None => rules = rules.add_rule(PathBeneath::new(look_at(Path::new("/"))?, handled))?,
+        None => rules = rules.add_rule(PathBeneath::new(open_path(Path::new("/"))?, handled))?,
         Some(places) => {
             for place in places {
                 let access = match FileType::from_raw_mode(rustix::fs::fstat(&place)?.st_mode) {
                     FileType::Directory => write,
-                    // Where it leads is granted by its own name.
+                    // Its target is granted under its own path.
                     FileType::Symlink => continue,
                     _ => write & AccessFs::from_file(abi),
                 };
@@ -147,6 +149,6 @@ fn restrict(places: Option<Vec<OwnedFd>>) -> Result<(), Box<dyn std::error::Erro
     }
     match rules.restrict_self()?.ruleset {
         RulesetStatus::FullyEnforced => Ok(()),
-        other => Err(format!("it is {other:?}").into()),
+        other => Err(format!("it is only {other:?}").into()),
     }
 }

@@ -1,11 +1,10 @@
-//! No file with a set-id bit can be made: in a directory shared with the host, one with the sandbox's content would give
-//! its owner's rights to whoever runs it there.
+//! Refuses to make files with set-id bits: in a directory shared with the host, such a file would run the sandbox's code with
+//! its owner's rights.
 //!
-//! Every call that takes a mode is refused when the mode has such a bit. `openat2` has its mode behind a pointer, where no
-//! filter can look, so commands don't have that call; programs fall back to `openat`. Nobody can set extended attributes:
-//! an ACL makes an existing file executable without clearing its bits, and some file systems (CIFS, fuse-overlayfs) keep
-//! whole modes in attributes of their own. The calls answer as a file system without attributes does, which every program
-//! that copies files copes with.
+//! Every call that takes a mode is refused if the mode has such a bit. `openat2` has its mode behind a pointer, which a filter
+//! can't read, so commands don't have that call; programs fall back to `openat`. Extended attributes can't be set either: an ACL
+//! makes an existing file executable without clearing its set-id bits, and some file systems (CIFS, fuse-overlayfs) store whole
+//! modes in attributes. These calls fail as on a file system without attributes, which programs that copy files can handle.
 
 use seccompiler::SeccompCmpOp as Op;
 
@@ -20,10 +19,10 @@ pub(super) const ATTRIBUTES: [libc::c_long; 4] =
 
 const BITS: [u64; 2] = [libc::S_ISUID as u64, libc::S_ISGID as u64];
 
-/// The flags with which `open` makes a file and takes a mode. Without them its last argument is whatever the register held.
+/// The flags with which `open` makes a file and takes a mode. Without them, the mode's register holds an unrelated value.
 const MAKING: [u64; 2] = [libc::O_CREAT as u64, (libc::O_TMPFILE & !libc::O_DIRECTORY) as u64];
 
-/// Refuses modes with a set-id bit. Directories can't have one either: the kernel tells the filter nothing of the file.
+/// Refuses modes with a set-id bit, also for directories: a filter doesn't know what kind of file a call is about.
 pub(super) fn refuse(rules: &mut Rules) -> Built<()> {
     #[cfg(target_arch = "x86_64")]
     {
@@ -40,7 +39,7 @@ pub(super) fn refuse(rules: &mut Rules) -> Built<()> {
     Ok(())
 }
 
-/// The rules for a call that has flags in this argument and a mode in the next.
+/// The rules for a call with its flags in this argument and its mode in the next.
 fn opening(flags: u8) -> Built<Vec<seccompiler::SeccompRule>> {
     let all = MAKING.iter().flat_map(|making| BITS.map(|bit| (*making, bit)));
     all.map(|(making, bit)| rule(&[(flags, Op::MaskedEq(making), making), (flags + 1, Op::MaskedEq(bit), bit)]))

@@ -1,6 +1,6 @@
-//! Which sockets can be made: for each family its kinds, and for each kind its protocols. Everything else is refused.
+//! Which sockets can be made: the types of each family, and the protocols of each type. All others are refused.
 //!
-//! Protocol 0 is a family's default for a kind, so a kind that isn't looked at is a way to SCTP or DCCP.
+//! Protocol 0 means the family's default for a type, so checking the protocol alone would leave SCTP and DCCP open.
 
 use seccompiler::SeccompCmpOp as Op;
 
@@ -9,13 +9,13 @@ use super::{Built, Rules, rule};
 /// The part of a socket's type that isn't flags.
 const KIND: u64 = 0xf;
 
-/// A family's kinds, each with its protocols.
+/// A family's types, each with its protocols.
 pub(super) struct Family {
     number: i32,
     kinds: &'static [(i32, &'static [i32])],
 }
 
-/// UNIX sockets have one protocol, which has two numbers.
+/// The one protocol of UNIX sockets has two numbers.
 const OWN: &[i32] = &[0, libc::PF_UNIX];
 
 pub(super) const UNIX: Family = Family {
@@ -23,16 +23,16 @@ pub(super) const UNIX: Family = Family {
     kinds: &[(libc::SOCK_STREAM, OWN), (libc::SOCK_DGRAM, OWN), (libc::SOCK_SEQPACKET, OWN)],
 };
 
-/// Streams only: an unconnected datagram socket can send to any address, the host's log and bus among them.
+/// Streams only: an unconnected datagram socket could send to any address, such as the host's log and bus.
 pub(super) const UNIX_STREAMS: Family = Family { number: libc::AF_UNIX, kinds: &[(libc::SOCK_STREAM, OWN)] };
 
-/// Pairs that are connected for good.
+/// Types whose pairs stay connected.
 pub(super) const UNIX_CONNECTED: Family =
     Family { number: libc::AF_UNIX, kinds: &[(libc::SOCK_STREAM, OWN), (libc::SOCK_SEQPACKET, OWN)] };
 
 const STREAMS: &[i32] = &[libc::IPPROTO_IP, libc::IPPROTO_TCP, libc::IPPROTO_MPTCP];
 
-/// TCP, UDP, route lookups (getaddrinfo makes them), and `ping` where the machine lets everybody ping.
+/// TCP, UDP, route lookups (for getaddrinfo), and `ping` where the machine allows it to everyone.
 pub(super) const NETWORK: [Family; 3] = [
     Family {
         number: libc::AF_INET,
@@ -54,13 +54,13 @@ pub(super) const NETWORK: [Family; 3] = [
     },
 ];
 
-/// In a container also the audit log: `useradd` gives up where it can't even ask whether it may write there.
+/// In a container also the audit log: `useradd` fails if it can't open that socket.
 pub(super) const AUDITED: Family = Family {
     number: libc::AF_NETLINK,
     kinds: &[(libc::SOCK_RAW, &[libc::NETLINK_ROUTE, libc::NETLINK_AUDIT]), (libc::SOCK_DGRAM, &[libc::NETLINK_ROUTE])],
 };
 
-/// Lets a call that makes sockets (`socket` or `socketpair`) make these and no others.
+/// Allows a call (`socket` or `socketpair`) to make these sockets and no others.
 pub(super) fn allow(rules: &mut Rules, call: libc::c_long, families: &[&Family]) -> Built<()> {
     let number = |family: &Family| family.number as u64;
     if families.is_empty() {

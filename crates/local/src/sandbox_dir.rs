@@ -1,4 +1,4 @@
-//! A sandbox as its directory tells of it.
+//! What a sandbox's directory says about the sandbox.
 
 use std::fs;
 use std::io;
@@ -6,57 +6,57 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use podbay_client::provider::Phase;
-use podbay_jail::supervision::{CONTROL, Identity, SOCKET, SPEC, STARTED, Spec, Started};
+use podbay_supervision::{CONTROL, DirectoryIdentity, SOCKET, SPEC, STARTED, Spec, Started};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::error::{Error, Result};
 
-/// The longest path that a unix socket can have.
+/// The longest path of a unix socket, in bytes.
 const SOCKET_PATH: usize = 107;
 
-/// What is known of a sandbox from outside. None of it can be changed from inside.
+/// A sandbox's directory, held open, and what its files say. The sandbox itself can't change any of it.
 ///
-/// It stays with the directory that it was read from: should that be replaced by another sandbox of the same name, nothing
-/// that is done here touches the other.
+/// This value always refers to the directory that it was read from, also when another sandbox of the same name has replaced it.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct SandboxDir {
     pub(crate) id: String,
-    /// Where the directory was found.
+    /// The path at which the directory was found.
     pub(crate) dir: PathBuf,
-    pub(crate) identity: Identity,
+    pub(crate) identity: DirectoryIdentity,
     handle: OwnedFd,
     pub(crate) spec: Option<Spec>,
     pub(crate) started: Option<Started>,
 }
 
-impl Record {
-    /// Reads one; nothing when there is no such sandbox.
+impl SandboxDir {
+    /// Reads a sandbox's directory; `None` when there is no such sandbox.
     pub(crate) fn read(sandboxes: &Path, id: &str) -> Result<Option<Self>> {
         let dir = sandboxes.join(id);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle = match rustix::fs::open(&dir, flags, Mode::empty()) {
             Ok(handle) => handle,
             Err(rustix::io::Errno::NOENT) => return Ok(None),
-            Err(error) => return Err(Error::home(&dir, "the sandbox can't be looked at")(error.into())),
+            Err(error) => return Err(Error::home(&dir, "can't open the sandbox's directory")(error.into())),
         };
         let root = root(&handle);
-        let identity = Identity::of(&root.join(".")).map_err(Error::home(&dir, "it can't be identified"))?;
+        let identity =
+            DirectoryIdentity::of(&root.join(".")).map_err(Error::home(&dir, "can't stat the sandbox's directory"))?;
         let (spec, started) = (read_json(&root, SPEC)?, read_json(&root, STARTED)?);
         Ok(Some(Self { id: id.to_owned(), dir, identity, handle, spec, started }))
     }
 
-    /// A path to its directory, wherever that is by now; to be used while this value lives.
+    /// A path to the directory, wherever it is by now. Valid while this value lives.
     pub(crate) fn root(&self) -> PathBuf {
         root(&self.handle)
     }
 
-    /// Whether it still is at its place.
+    /// Whether the directory is still at its path.
     pub(crate) fn is_in_place(&self) -> bool {
-        Identity::of(&self.dir).is_ok_and(|now| now == self.identity)
+        DirectoryIdentity::of(&self.dir).is_ok_and(|now| now == self.identity)
     }
 
-    /// What it is doing.
+    /// The sandbox's phase, by its socket and by what its supervisor has written.
     pub(crate) fn phase(&self) -> Phase {
         match (is_alive(&self.root()), &self.started) {
             (true, Some(_)) => Phase::Running,
@@ -70,20 +70,20 @@ fn root(handle: &OwnedFd) -> PathBuf {
     format!("/proc/self/fd/{}", handle.as_raw_fd()).into()
 }
 
-/// The file, when it is there: a sandbox can go while one looks.
+/// The contents of a file, if it exists: a sandbox can go away while its directory is read.
 fn read_json<T: serde::de::DeserializeOwned>(dir: &Path, name: &str) -> Result<Option<T>> {
     let path = dir.join(name);
     match fs::read(&path) {
-        // One that another version wrote says nothing to this one, but the sandbox can still be deleted.
+        // Another version of Podbay may have written it. The sandbox can still be deleted.
         Ok(json) => Ok(serde_json::from_slice(&json)
-            .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "a sandbox's record can't be read"))
+            .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "ignoring a file of a sandbox that this version can't parse"))
             .ok()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Error::home(path, "it can't be read")(error)),
+        Err(error) => Err(Error::home(path, "can't read the file")(error)),
     }
 }
 
-/// A sandbox lives as long as its podbayd, and that as long as its socket is open.
+/// Whether a sandbox is alive: its podbayd keeps the socket open for as long as it runs.
 pub(crate) fn is_alive(dir: &Path) -> bool {
     let path = dir.join(SOCKET);
     let connected = rustix::net::socket_with(
@@ -93,11 +93,11 @@ pub(crate) fn is_alive(dir: &Path) -> bool {
         None,
     )
     .and_then(|socket| rustix::net::connect(&socket, &SocketAddrUnix::new(path)?));
-    // A queue that is full is the queue of someone who lives.
+    // A full queue has a living process behind it.
     matches!(connected, Ok(()) | Err(rustix::io::Errno::AGAIN))
 }
 
-/// Refuses a name that can't be one.
+/// Checks that a name can be a sandbox's.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let edges = [name.bytes().next(), name.bytes().last()];
@@ -107,13 +107,13 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     }
 }
 
-/// Refuses a directory whose sockets couldn't be reached.
+/// Checks that the directory's path leaves room for its sockets' names.
 pub(crate) fn check_length(dir: &Path) -> Result<()> {
     let longest = dir.join(CONTROL);
     match longest.as_os_str().len() <= SOCKET_PATH {
         true => Ok(()),
         false => Err(Error::BadOptions(format!(
-            "{} is longer than the {SOCKET_PATH} bytes that a socket's path can have; \
+            "the socket's path {} is too long: at most {SOCKET_PATH} bytes are possible; \
              use a shorter name, or set PODBAY_HOME to a shorter path",
             longest.display()
         ))),

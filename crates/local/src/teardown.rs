@@ -1,46 +1,46 @@
-//! Ending sandboxes, and clearing away what is left of those whose supervisor was killed.
+//! Ending sandboxes, and removing what is left of those whose supervisor was killed.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use podbay_jail::supervision::{self, CONTROL, Started};
+use podbay_supervision::{CONTROL, Started, is_supervised, remove_sandbox, remove_tree};
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use tokio::io::AsyncReadExt;
 
 use crate::error::{Error, Result};
 use crate::home::Home;
-use crate::record::{Record, is_alive};
+use crate::sandbox_dir::{SandboxDir, is_alive};
 
-/// How long a sandbox may take to be made before one that wants it away gives up waiting for its supervisor.
+/// How long deletion waits for the supervisor of a sandbox that is still being created.
 const START: Duration = Duration::from_secs(10);
 
-/// How long the kernel may take to end a sandbox's processes.
+/// How long a sandbox's processes may take to end.
 const END: Duration = Duration::from_secs(30);
 
-/// What lies in the workshop for longer than this without a living maker was left by one that was killed.
+/// An unfinished sandbox of this age whose socket is closed was left by a creator that was killed.
 const STALE: Duration = Duration::from_secs(60);
 
-/// Ends a sandbox. Nothing is left of it when this returns.
-pub(crate) async fn delete(record: &Record) -> Result<()> {
+/// Ends a sandbox. When this returns, nothing of it is left.
+pub(crate) async fn delete(sandbox: &SandboxDir) -> Result<()> {
     let begun = Instant::now();
-    let (id, root) = (&record.id, record.root());
+    let (id, root) = (&sandbox.id, sandbox.root());
     loop {
         match tokio::net::UnixStream::connect(root.join(CONTROL)).await {
             Ok(mut supervisor) => {
-                // It closes the connection when everything is gone. Being killed closes it too.
+                // The connection closes when everything is gone, or when the supervisor is killed.
                 let closed = tokio::time::timeout(END, supervisor.read(&mut [0])).await;
                 if closed.is_err() {
-                    let why = format!("its supervisor is still at it after {} s", END.as_secs());
+                    let why = format!("its supervisor hasn't finished after {} s", END.as_secs());
                     return Err(Error::Stuck { id: id.clone(), why });
                 }
             }
-            // Its supervisor is only just starting.
-            Err(_) if record.is_in_place() && is_alive(&root) => {
+            // Its supervisor is still starting.
+            Err(_) if sandbox.is_in_place() && is_alive(&root) => {
                 if begun.elapsed() > START {
-                    let why = "it has no supervisor that could end it; kill its creator".to_owned();
+                    let why = "it has no supervisor yet; end the process that is creating it".to_owned();
                     return Err(Error::Stuck { id: id.clone(), why });
                 }
                 tokio::time::sleep(Duration::from_millis(2)).await;
@@ -48,46 +48,46 @@ pub(crate) async fn delete(record: &Record) -> Result<()> {
             }
             Err(_) => {}
         }
-        if !record.is_in_place() {
+        if !sandbox.is_in_place() {
             return Ok(());
         }
         if !is_alive(&root) {
-            return clear(record).await;
+            return remove(sandbox).await;
         }
         if begun.elapsed() > START + END {
-            return Err(Error::Stuck { id: id.clone(), why: "its socket stays open".to_owned() });
+            return Err(Error::Stuck { id: id.clone(), why: "its socket is still open".to_owned() });
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 
-/// Clears a sandbox away that is dead and has no supervisor any more; whether it was one. It takes no sandbox that lives
-/// or is being made: the socket of such a one is open.
-pub(crate) async fn sweep(record: &Record) -> Result<bool> {
-    let root = record.root();
-    if supervision::is_held(&root.join(".")) || is_alive(&root) || !record.is_in_place() {
+/// Removes a dead sandbox that has no supervisor. Returns whether this was one: a sandbox that runs or is being created has an
+/// open socket, and stays.
+pub(crate) async fn sweep(sandbox: &SandboxDir) -> Result<bool> {
+    let root = sandbox.root();
+    if is_supervised(&root.join(".")) || is_alive(&root) || !sandbox.is_in_place() {
         return Ok(false);
     }
-    clear(record).await?;
-    tracing::debug!(id = record.id, "what a killed supervisor left was cleared away");
+    remove(sandbox).await?;
+    tracing::debug!(id = sandbox.id, "removed what a killed supervisor had left");
     Ok(true)
 }
 
 /// Removes a dead sandbox's directory and what else its supervisor would have removed.
-async fn clear(record: &Record) -> Result<()> {
-    let Record { id, dir, identity, started, .. } = record;
+async fn remove(sandbox: &SandboxDir) -> Result<()> {
+    let SandboxDir { id, dir, identity, started, .. } = sandbox;
     let (id, dir, identity, started) = (id.clone(), dir.clone(), *identity, started.clone());
     let work = move || -> Result<()> {
         if let Some(started) = started {
             await_end(&id, &started)?;
             remove_cgroups(&started)?;
         }
-        supervision::retire(&dir, identity).map_err(Error::home(&dir, "what is left of it can't be removed"))?;
+        remove_sandbox(&dir, identity).map_err(Error::home(&dir, "can't remove the sandbox's directory"))?;
         Ok(())
     };
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
-        Err(error) => Err(Error::Stuck { id: record.id.clone(), why: error.to_string() }),
+        Err(error) => Err(Error::Stuck { id: sandbox.id.clone(), why: error.to_string() }),
     }
 }
 
@@ -96,11 +96,11 @@ fn await_end(id: &str, started: &Started) -> Result<()> {
     let stuck = |why: String| Error::Stuck { id: id.to_owned(), why };
     let Some(pid) = i32::try_from(started.first).ok().and_then(Pid::from_raw) else { return Ok(()) };
     let Ok(pidfd) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return Ok(()) };
-    // Another process may have got its number meanwhile. The descriptor holds whichever it is.
-    if started.first_began.is_none() || supervision::began(started.first) != started.first_began {
+    // Another process may have the id by now. The descriptor refers to whichever it is.
+    if started.first_began.is_none() || podbay_jail::start_time(started.first) != started.first_began {
         return Ok(());
     }
-    // What guards a sandbox without namespaces ends it when told to; killed, it couldn't.
+    // The first process of a sandbox without namespaces ends the others on TERM; if it were killed, it couldn't.
     for (patience, signal) in
         [(Duration::from_secs(2), Signal::TERM), (Duration::from_secs(2), Signal::KILL), (END, Signal::KILL)]
     {
@@ -109,14 +109,14 @@ fn await_end(id: &str, started: &Started) -> Result<()> {
         match rustix::io::retry_on_intr(|| rustix::event::poll(&mut fds, Some(&timeout))) {
             Ok(0) => {}
             Ok(_) => return Ok(()),
-            Err(error) => return Err(stuck(format!("its end can't be waited for: {error}"))),
+            Err(error) => return Err(stuck(format!("can't wait for its process {} to end: {error}", started.first))),
         }
         match rustix::process::pidfd_send_signal(&pidfd, signal) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => {}
-            Err(error) => return Err(stuck(format!("its process {} can't be killed: {error}", started.first))),
+            Err(error) => return Err(stuck(format!("can't kill its process {}: {error}", started.first))),
         }
     }
-    Err(stuck(format!("its process {} is still there", started.first)))
+    Err(stuck(format!("its process {} is still running", started.first)))
 }
 
 fn remove_cgroups(started: &Started) -> Result<()> {
@@ -126,21 +126,21 @@ fn remove_cgroups(started: &Started) -> Result<()> {
             match fs::remove_dir(directory) {
                 Ok(()) => break,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => break,
-                // The kernel lets go of dead tasks a little later.
-                Err(error) if error.raw_os_error() == Some(16) && Instant::now() < end => {
+                // The kernel releases dead tasks a little later.
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < end => {
                     std::thread::sleep(Duration::from_millis(2));
                 }
-                Err(error) => return Err(Error::home(directory, "the control group can't be removed")(error)),
+                Err(error) => return Err(Error::home(directory, "can't remove the control group")(error)),
             }
         }
     }
     Ok(())
 }
 
-/// Clears away what creators left in the workshop that were killed in the middle; how many there were.
-pub(crate) fn sweep_workshop(home: &Home) -> Result<usize> {
-    let workshop = home.new_ones();
-    let entries = fs::read_dir(&workshop).map_err(Error::home(&workshop, "it can't be listed"))?;
+/// Removes unfinished sandboxes whose creators were killed. Returns how many there were.
+pub(crate) fn sweep_unfinished(home: &Home) -> Result<usize> {
+    let unfinished = home.unfinished();
+    let entries = fs::read_dir(&unfinished).map_err(Error::home(&unfinished, "can't list it"))?;
     let mut swept = 0;
     for entry in entries.flatten() {
         let path = entry.path();
@@ -154,9 +154,9 @@ pub(crate) fn sweep_workshop(home: &Home) -> Result<usize> {
 }
 
 fn remove_all(path: &Path) -> Result<bool> {
-    match supervision::remove_tree(path) {
+    match remove_tree(path) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(Error::home(path, "it can't be removed")(error)),
+        Err(error) => Err(Error::home(path, "can't remove it")(error)),
     }
 }

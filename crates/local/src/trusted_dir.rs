@@ -1,9 +1,9 @@
-//! Directories that nobody else can exchange.
+//! Directories that no other user can replace.
 //!
-//! A program that runs from a directory, or a file that is written there, is only as safe as every directory above it: whoever
-//! may rename an entry of one can put another in its place between a check and a use. So a path is followed step by step, by
-//! descriptors, and each directory and link on the way must belong to root or to this user and be writable by no one else. A
-//! sticky directory like `/tmp` is writable by all, but only the owner of an entry can move it.
+//! A program or file in a directory is only as safe as every directory above it: whoever may rename an entry of one can replace
+//! it between a check and a use. So a path is resolved component by component, by descriptor, and each directory and link in it
+//! must belong to root or to this user and be writable by nobody else. In a sticky directory such as `/tmp` everybody can write,
+//! but only the owner of an entry can rename it.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -16,14 +16,14 @@ use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 
-/// As many links as the kernel follows.
+/// The kernel's limit on links in one path.
 const MOST_LINKS: u32 = 40;
 
-/// Opens a directory of this user's, and makes it, and what is missing above it, for this user alone. Gives its real path as
-/// well, which leads to the same directory as long as root and this user leave it there.
+/// Opens this user's directory, creating it and its missing parents with mode 0700. Also returns its real path, which leads to
+/// the same directory until root or this user changes that.
 ///
 /// # Errors
-/// When it, or a directory on the way, could be exchanged by somebody else; or can't be opened or made.
+/// When another user could replace it or a directory above it, or when it can't be opened or created.
 pub(crate) fn open(path: &Path) -> Result<(OwnedFd, PathBuf)> {
     let whole = path;
     let fault = |at: &Path, what| {
@@ -32,9 +32,9 @@ pub(crate) fn open(path: &Path) -> Result<(OwnedFd, PathBuf)> {
     };
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut real = PathBuf::from("/");
-    let mut dirs = vec![openat(CWD, "/", flags, Mode::empty()).map_err(fault(&real, "it can't be opened"))?];
-    let root = fstat(&dirs[0]).map_err(fault(&real, "it can't be looked at"))?;
-    // In a user namespace, the machine's root may have no number here, but `/` is still root's.
+    let mut dirs = vec![openat(CWD, "/", flags, Mode::empty()).map_err(fault(&real, "can't open it"))?];
+    let root = fstat(&dirs[0]).map_err(fault(&real, "can't stat it"))?;
+    // In a user namespace the machine's root may be unmapped, but it still owns `/`.
     let us =
         Us { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw(), root: root.st_uid };
     let mut left: VecDeque<OsString> = VecDeque::new();
@@ -50,15 +50,15 @@ pub(crate) fn open(path: &Path) -> Result<(OwnedFd, PathBuf)> {
         }
         let (dir, at) = (dirs[dirs.len() - 1].as_fd(), real.join(&name));
         let found = match openat(dir, &name, flags, Mode::empty()) {
-            Err(Errno::NOENT) => make(dir, &name).map_err(fault(&at, "the directory can't be made"))?,
-            found => found.map_err(fault(&at, "it can't be opened"))?,
+            Err(Errno::NOENT) => make(dir, &name).map_err(fault(&at, "can't create the directory"))?,
+            found => found.map_err(fault(&at, "can't open it"))?,
         };
-        let stat = fstat(&found).map_err(fault(&at, "it can't be looked at"))?;
+        let stat = fstat(&found).map_err(fault(&at, "can't stat it"))?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Symlink if links < MOST_LINKS => {
                 links += 1;
                 us.trust_owner(whole, &at, &stat)?;
-                let to = readlinkat(&found, "", Vec::new()).map_err(fault(&at, "the link can't be read"))?;
+                let to = readlinkat(&found, "", Vec::new()).map_err(fault(&at, "can't read the link"))?;
                 let to = PathBuf::from(OsString::from_vec(to.into_bytes()));
                 if to.is_absolute() {
                     dirs.truncate(1);
@@ -66,25 +66,25 @@ pub(crate) fn open(path: &Path) -> Result<(OwnedFd, PathBuf)> {
                 }
                 prepend(&mut left, &to);
             }
-            FileType::Symlink => return Err(fault(&at, "it can't be followed")(Errno::LOOP)),
+            FileType::Symlink => return Err(fault(&at, "can't follow the link")(Errno::LOOP)),
             FileType::Directory => {
                 us.trust_as_parent(whole, &at, &stat)?;
                 dirs.push(found);
                 real = at;
             }
-            _ => return Err(fault(&at, "it isn't a directory")(Errno::NOTDIR)),
+            _ => return Err(fault(&at, "not a directory")(Errno::NOTDIR)),
         }
     }
     let dir = &dirs[dirs.len() - 1];
-    us.trust_as_own(whole, &real, &fstat(dir).map_err(fault(&real, "it can't be looked at"))?)?;
+    us.trust_as_own(whole, &real, &fstat(dir).map_err(fault(&real, "can't stat it"))?)?;
     let opened = openat(dir, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-    Ok((opened.map_err(fault(&real, "it can't be opened"))?, real))
+    Ok((opened.map_err(fault(&real, "can't open it"))?, real))
 }
 
-/// Opens a directory in one that [`open`] has opened; makes it if need be.
+/// Opens a subdirectory of one that [`open`] has opened, creating it if necessary.
 ///
 /// # Errors
-/// When it isn't this user's alone, or can't be opened or made.
+/// When another user owns it or can write to it, or when it can't be opened or created.
 pub(crate) fn open_in(dir: BorrowedFd<'_>, path: &Path, name: &str) -> Result<OwnedFd> {
     let at = path.join(name);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -92,14 +92,14 @@ pub(crate) fn open_in(dir: BorrowedFd<'_>, path: &Path, name: &str) -> Result<Ow
         Err(Errno::NOENT) => make(dir, OsStr::new(name)).and_then(|_| openat(dir, name, flags, Mode::empty())),
         opened => opened,
     };
-    let opened = opened.map_err(|error| Error::home(&at, "the directory can't be opened")(error.into()))?;
-    let stat = fstat(&opened).map_err(|error| Error::home(&at, "it can't be looked at")(error.into()))?;
+    let opened = opened.map_err(|error| Error::home(&at, "can't open the directory")(error.into()))?;
+    let stat = fstat(&opened).map_err(|error| Error::home(&at, "can't stat it")(error.into()))?;
     let uid = rustix::process::geteuid().as_raw();
     Us { uid, gid: rustix::process::getegid().as_raw(), root: 0 }.trust_as_own(path, &at, &stat)?;
     Ok(opened)
 }
 
-/// Makes a directory for this user alone. Somebody else may have been first: who it belongs to is looked at afterwards.
+/// Creates a directory with mode 0700. Another user may have created it first, so the caller checks the owner.
 fn make(dir: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Result<OwnedFd> {
     match mkdirat(dir, name, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => {}
@@ -118,11 +118,11 @@ fn prepend(left: &mut VecDeque<OsString>, path: &Path) {
     }
 }
 
-/// Whom this process trusts.
+/// The users that this process trusts.
 struct Us {
     uid: u32,
     gid: u32,
-    /// Who owns `/`.
+    /// The owner of `/`.
     root: u32,
 }
 
@@ -130,7 +130,7 @@ impl Us {
     fn trust_owner(&self, whole: &Path, at: &Path, stat: &Stat) -> Result<()> {
         match [self.uid, self.root, 0].contains(&stat.st_uid) {
             true => Ok(()),
-            false => Err(untrusted(whole, at, format!("belongs to {}, who could exchange it", user(stat.st_uid)))),
+            false => Err(untrusted(whole, at, format!("belongs to {}, who could replace it", user(stat.st_uid)))),
         }
     }
 
@@ -138,7 +138,7 @@ impl Us {
         self.trust_owner(whole, at, stat)?;
         let sticky = stat.st_mode & 0o1000 != 0;
         if self.others_write(stat) && !sticky {
-            return Err(untrusted(whole, at, "can be written by other users, who could exchange what is in it".into()));
+            return Err(untrusted(whole, at, "is writable by other users, who could replace what is in it".into()));
         }
         Ok(())
     }
@@ -152,14 +152,14 @@ impl Us {
             ));
         }
         if stat.st_mode & 0o022 != 0 {
-            let why = format!("can be written by other users; close it with 'chmod go-w {}'", at.display());
+            let why = format!("is writable by other users; run 'chmod go-w {}'", at.display());
             return Err(untrusted(whole, at, why));
         }
         Ok(())
     }
 
-    /// Whether somebody besides the owner may change a directory's entries. A user's own group, which by custom has the
-    /// user's number, has nobody else in it, and root's only root. (An access control list shows in the group's bits.)
+    /// Whether users other than the owner can change a directory's entries. By convention a user's private group has the user's
+    /// number and no other members, and root's group has only root. (Access control lists show in the group bits.)
     fn others_write(&self, stat: &Stat) -> bool {
         let own_group = stat.st_gid == 0 || (stat.st_gid == self.gid && self.gid == self.uid);
         stat.st_mode & 0o002 != 0 || (stat.st_mode & 0o020 != 0 && !own_group)
@@ -174,7 +174,7 @@ fn untrusted(whole: &Path, at: &Path, why: String) -> Error {
     Error::Untrusted { path: whole.to_owned(), at: at.to_owned(), why }
 }
 
-/// Whether a file that was opened from a trusted directory is this user's alone.
+/// Whether a file in a trusted directory belongs to this user and is writable by nobody else.
 pub(crate) fn is_own_file(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode).is_file()
         && stat.st_uid == rustix::process::geteuid().as_raw()
@@ -188,7 +188,7 @@ mod tests {
 
     use super::*;
 
-    /// Somebody else.
+    /// Another user.
     const OTHER: u32 = 54_321;
 
     fn scratch() -> tempfile::TempDir {
@@ -254,7 +254,7 @@ mod tests {
         assert!(text.contains("belongs to user 54321") && text.contains(theirs.to_str().unwrap()), "{text}");
         refusal(&theirs.join("new"));
         assert!(!theirs.join("new").exists(), "nothing was made there");
-        // A link of theirs in a directory where everybody may make one.
+        // Another user's link in a directory where everybody may create one.
         let (link, good) = (scratch.path().join("link"), scratch.path().join("good"));
         fs::create_dir(&good).unwrap();
         set_mode(scratch.path(), 0o1777);
@@ -262,7 +262,7 @@ mod tests {
         open(&link.join("x")).unwrap();
         lchown(&link, Some(OTHER), Some(OTHER)).unwrap();
         refusal(&link.join("x"));
-        // A group that others may be in.
+        // A group that other users may be in.
         set_mode(scratch.path(), 0o770);
         open(&good.join("x")).unwrap();
         chown(scratch.path(), None, Some(OTHER)).unwrap();
