@@ -1,4 +1,4 @@
-//! What the caller holds must not come along.
+//! The caller's descriptors, environment and arguments must not get into a jail.
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd, AsRawFd};
@@ -15,7 +15,7 @@ pub(crate) const CASES: &[Case] = &[
     ("environment_and_arguments_are_gone", environment),
 ];
 
-/// The story: runc's CVE-2024-21626, a descriptor of a host directory inherited by the container.
+/// runc's CVE-2024-21626, a descriptor of a host directory inherited by the container.
 fn closed(world: &World) {
     let secret = world.scratch.join("secret");
     fs::write(&secret, "host").unwrap();
@@ -23,7 +23,7 @@ fn closed(world: &World) {
     for file in &held {
         rustix::io::fcntl_setfd(file, rustix::io::FdFlags::empty()).unwrap();
     }
-    // One far up, beyond any sensible table of descriptors.
+    // A very high number too.
     let far = rustix::io::fcntl_dupfd_cloexec(&held[0], 900).unwrap();
     let kept = File::open(&secret).unwrap();
     attempt_with(&world.jail(), &[kept.as_fd()], || {
@@ -41,7 +41,7 @@ fn closed(world: &World) {
                 return Err(format!("descriptor {held} is open"));
             }
         }
-        // Standard input, output and error, the one that was kept, and the harness's pipe.
+        // The standard descriptors, the kept one, and the harness's pipe.
         let standard = open.iter().filter(|(number, link)| *number < 3 && link.as_os_str() == "/dev/null").count();
         let kept = open.iter().any(|(number, _)| *number == kept.as_raw_fd());
         match standard == 3 && kept && open.len() == 5 {
@@ -54,15 +54,15 @@ fn closed(world: &World) {
 fn directories(world: &World) {
     let directory = File::open("/").unwrap();
     let error = spawn(&world.jail(), &[directory.as_fd()], || 0).unwrap_err().to_string();
-    assert!(error.contains("lead out of the sandbox"), "{error}");
+    assert!(error.contains("way out of the sandbox"), "{error}");
     let path = rustix::fs::open("/etc/passwd", rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
     let error = spawn(&world.jail(), &[path.as_fd()], || 0).unwrap_err().to_string();
-    assert!(error.contains("lead out of the sandbox"), "{error}");
+    assert!(error.contains("way out of the sandbox"), "{error}");
     let error = spawn(&world.jail(), &[std::io::stderr().as_fd()], || 0).unwrap_err().to_string();
     assert!(error.contains("/dev/null inside"), "{error}");
 }
 
-/// The same story's second half: a working directory below /proc/self/fd.
+/// The other half of CVE-2024-21626: a working directory below /proc/self/fd.
 fn working_directory(world: &World) {
     fs::write(world.scratch.join("secret"), "host").unwrap();
     let held = File::open(&world.scratch).unwrap();
@@ -79,7 +79,7 @@ fn working_directory(world: &World) {
 }
 
 fn environment(world: &World) {
-    // This case's own arguments carry the path of its scratch directory; the environment has more.
+    // This process's arguments contain the path of its scratch directory; the environment contains more.
     let canary = world.scratch.to_str().unwrap().to_owned();
     assert!(std::env::args().any(|argument| argument == canary), "the control");
     let path = std::env::var("PATH").unwrap();

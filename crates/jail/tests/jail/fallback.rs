@@ -34,7 +34,7 @@ pub(crate) const CASES: &[Case] = &[
     ("fallback_is_named_where_there_are_no_namespaces", no_namespaces),
 ];
 
-/// A jail without namespaces. Root's is a user of its own, whose the workspace is.
+/// A jail without namespaces. Root's runs as the owner of its workspace.
 pub(crate) fn jail(world: &World) -> Jail {
     let mut jail = world.jail();
     jail.isolation = Isolation::Landlock;
@@ -47,7 +47,7 @@ pub(crate) fn jail(world: &World) -> Jail {
     jail
 }
 
-/// Tries something as a command does: behind podbayd's walls and its own.
+/// Runs an attack as a command, in podbayd's confinement and its own.
 pub(crate) fn attempt_as_command(jail: &Jail, inside: impl FnOnce() -> Verdict) {
     let cell = CommandConfinement::of(jail).unwrap();
     attempt(jail, || {
@@ -114,7 +114,7 @@ fn metadata(world: &World) {
         refused("fchmodat", libc::SYS_fchmodat, [at, path, 0o777, 0, 0, 0], libc::EPERM)?;
         refused("fchmodat2", 452, [at, path, 0o777, 0, 0, 0], libc::EPERM)?;
         refused("fchownat", libc::SYS_fchownat, [at, path, 0, 0, 0, 0], libc::EPERM)?;
-        // Where the filter leaves it to the kernel, that has another number for it.
+        // The filter and the kernel refuse with different error numbers.
         let errno = if world.root { libc::EACCES } else { libc::EPERM };
         refused("utimensat", libc::SYS_utimensat, [at, path, 0, 0, 0, 0], errno)?;
         refused("setxattr", libc::SYS_setxattr, [path, text(c"user.x"), path, 1, 0, 0], libc::EOPNOTSUPP)?;
@@ -130,7 +130,7 @@ fn metadata(world: &World) {
         }
         refused("shmget", libc::SYS_shmget, [0, 4096, 0o1600, 0, 0, 0], libc::EPERM)?;
         refused("setpriority", libc::SYS_setpriority, [2, 0, 19, 0, 0, 0], libc::EPERM)?;
-        // A path only opened, not for reading: its mode can't be changed by the back door.
+        // A descriptor of a path can't be used to change the mode either.
         let held = rustix::fs::open(&secret, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty());
         if held.is_ok_and(|held| rustix::fs::fchmod(&held, rustix::fs::Mode::from_raw_mode(0o777)).is_ok()) {
             return Err("fchmod of a path worked".into());
@@ -146,7 +146,7 @@ fn sockets(world: &World) {
     let jail = jail(world);
     let address = SocketAddr::from_abstract_name(format!("podbay-test-{}", std::process::id())).unwrap();
     let _listener = UnixListener::bind_addr(&address).unwrap();
-    // A socket with a path, as the host's log and bus have them. Landlock has no say on them.
+    // A socket with a path, like those of the host's log and bus. Landlock doesn't restrict connecting to them.
     let path = world.scratch.join("datagrams");
     let log = UnixDatagram::bind(&path).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
@@ -172,7 +172,7 @@ fn sockets(world: &World) {
         UnixStream::pair().map(drop).map_err(|error| format!("the control: a pair can be made: {error}"))
     });
     assert!(log.recv(&mut [0; 8]).is_err(), "something came");
-    // podbayd itself has UNIX stream sockets and no other.
+    // podbayd itself has UNIX stream sockets only.
     attempt(&jail, || {
         UnixListener::bind(jail.workspace.as_ref().unwrap().join("own")).map_err(|error| error.to_string())?;
         if UnixDatagram::unbound().is_ok() || UdpSocket::bind("0.0.0.0:0").is_ok() {
@@ -203,7 +203,7 @@ fn network(world: &World) {
     });
 }
 
-/// A command against podbayd, whose user it shares, and against its own shim.
+/// A command attacks podbayd, which runs as the same user, and its own shim.
 fn podbayd(world: &World) {
     let jail = jail(world);
     let cell = CommandConfinement::of(&jail).unwrap();
@@ -242,7 +242,7 @@ fn podbayd(world: &World) {
     });
 }
 
-/// The kernel's doors, tried as a command.
+/// Attacks on the kernel, run as a command.
 fn kernel(world: &World) {
     let jail = jail(world);
     attempt_as_command(&jail, || {
@@ -268,7 +268,7 @@ fn kernel(world: &World) {
         let user = [(libc::CLONE_NEWUSER | libc::SIGCHLD) as u64, 0, 0, 0, 0, 0];
         refused("clone with a namespace", libc::SYS_clone, user, libc::EPERM)?;
         refused("clone3", libc::SYS_clone3, zero, libc::ENOSYS)?;
-        // Set-id programs give nothing.
+        // Set-id programs gain nothing.
         let output = Command::new("/bin/sh").args(["-c", "su -c id root </dev/null 2>&1; id -u"]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         match said.lines().last() {
@@ -326,7 +326,7 @@ fn programs(world: &World) {
     });
 }
 
-/// Starts daemons: children of a child that is gone, each in a session of its own.
+/// Starts daemons: children of a child that has ended, each in a session of its own.
 fn daemons(count: usize) {
     for _ in 0..count {
         raw::in_child(|| {
@@ -342,7 +342,7 @@ fn daemons(count: usize) {
 
 fn all_end(world: &World) {
     let jail = jail(world);
-    // It ends by itself, then it is ended.
+    // One jail ends by itself, one is killed.
     for by_itself in [true, false] {
         let (read, write) = rustix::pipe::pipe().unwrap();
         let (go, gone) = rustix::pipe::pipe().unwrap();
@@ -405,11 +405,14 @@ fn refusals(world: &World) {
     if world.root {
         refused(&|jail| jail.workspace = Some(world.scratch.clone()), "belongs to root");
     }
-    refused(&|jail| jail.mounts.push(Mount { host: "/usr".into(), inside: "/x".into(), writable: false }), "/usr too");
+    refused(
+        &|jail| jail.mounts.push(Mount { host: "/usr".into(), inside: "/x".into(), writable: false }),
+        "must be /usr",
+    );
 }
 
-/// Root gave a directory to the workspace's owner, then made others in it and gave them away by path: the owner could put a
-/// link to a file of root's there in between.
+/// Root changed a directory's owner, then created others in it and changed their owner by path: meanwhile, the first one's owner
+/// could put a link to root's file there.
 fn giving_away(world: &World) {
     const OWNER: u32 = 54_321;
     if !world.root {
@@ -450,7 +453,7 @@ fn jail_at(world: &World, workspace: &Path) -> Jail {
     Jail { isolation: Isolation::Landlock, workspace: Some(workspace.to_owned()), ..world.jail() }
 }
 
-/// As on a machine that gives nobody a user namespace.
+/// Imitates a machine on which nobody can make user namespaces.
 fn no_namespaces(world: &World) {
     use seccompiler::{SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule};
     let bit = libc::CLONE_NEWUSER as u64;
@@ -467,7 +470,7 @@ fn no_namespaces(world: &World) {
 
     let report = podbay_jail::probe();
     assert_eq!(report.isolation, Some(Isolation::Landlock), "{report:#?}");
-    let named = |text: &str| text.contains("--isolation landlock");
+    let named = |text: &str| text.contains("isolation to \"landlock\"");
     let lacking = report.findings.iter().find(|finding| !finding.available).unwrap();
     assert!(lacking.fix.as_deref().is_some_and(named), "{lacking:?}");
     let error = spawn(&world.jail(), &[], || 0).unwrap_err().to_string();

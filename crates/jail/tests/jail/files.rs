@@ -1,4 +1,4 @@
-//! The host's files, and what could be done to its mounts.
+//! Attacks on the host's files and mounts.
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
@@ -68,7 +68,7 @@ fn system_is_read_only(world: &World) {
     });
 }
 
-/// Ids and Landlock would hide a missing flag from an attacker's attempts, so the flags are read.
+/// Reads the mount flags: a missing one would go unnoticed in an attack, because ids and Landlock stop it too.
 fn mount_flags(world: &World) {
     let (given, shared) = (world.directory("given"), world.directory("shared"));
     let mut jail = world.jail();
@@ -151,7 +151,7 @@ fn chroot(world: &World) {
     attempt(&world.jail(), || {
         fs::create_dir("/workspace/d").unwrap();
         refused("chroot", libc::SYS_chroot, [text(c"/workspace/d"), 0, 0, 0, 0, 0], libc::EPERM)?;
-        // The classic: up from a directory that is held open.
+        // The classic escape from chroot: upwards from a directory that is held open.
         let root = File::open("/").unwrap();
         rustix::process::fchdir(&root).unwrap();
         for _ in 0..64 {
@@ -193,7 +193,7 @@ fn handles(world: &World) {
     });
 }
 
-/// What the setuid copy of this binary says of itself: done as another user, or with any capability?
+/// Run as a setuid program: whether it runs as another user or has a capability.
 pub(crate) fn who_am_i() -> ExitCode {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = |name: &str| status.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
@@ -207,7 +207,7 @@ fn setuid_files(world: &World) {
     let copy = given.join("copy");
     fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
     if world.root {
-        // The directory is somebody's, the file is root's: the id map does not cover it.
+        // The id map covers the directory's owner, but the file belongs to root.
         std::os::unix::fs::chown(&given, Some(4242), Some(4242)).unwrap();
     }
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o6755)).unwrap();
@@ -246,7 +246,7 @@ fn ownership(world: &World) {
         assert_eq!((meta.uid(), meta.gid()), (owner.uid(), owner.gid()), "{made}");
     }
     if !world.root {
-        // An ordinary user's sandbox reaches no file that the user can't.
+        // An ordinary user's jail can't reach files that the user can't.
         let Ok(shadow) = fs::metadata("/etc/shadow") else { skip("no /etc/shadow to compare with") };
         assert!(shadow.uid() == 0 && File::open("/etc/shadow").is_err());
     }

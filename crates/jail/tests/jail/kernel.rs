@@ -1,4 +1,4 @@
-//! The parts of the kernel that a sandbox has no use for.
+//! Parts of the kernel that a jail doesn't need.
 
 use std::fs::OpenOptions;
 use std::os::fd::AsRawFd;
@@ -32,7 +32,7 @@ fn namespaces(world: &World) {
         for (name, flag) in kinds {
             refused(&format!("unshare {name}"), libc::SYS_unshare, [flag as u64, 0, 0, 0, 0, 0], libc::EPERM)?;
             let flags = (flag | libc::SIGCHLD) as u64;
-            // The upper half of the argument, which the kernel ignores, must not blind the filter.
+            // The kernel ignores the upper half of the argument, so the filter must too.
             for flags in [flags, flags | 1 << 40] {
                 match call(libc::SYS_clone, [flags, 0, 0, 0, 0, 0]) {
                     Err(libc::EPERM) => {}
@@ -125,7 +125,7 @@ fn other_kinds(world: &World) {
     });
 }
 
-/// The story: bubblewrap's CVE-2017-5226, and snapd's CVE-2019-7303 (a compare of 64 bits).
+/// bubblewrap's CVE-2017-5226, and snapd's CVE-2019-7303 (a compare of 64 bits).
 fn terminals(world: &World) {
     attempt(&world.jail(), || {
         let terminal =
@@ -147,7 +147,7 @@ fn terminals(world: &World) {
 
 fn personality(world: &World) {
     attempt(&world.jail(), || {
-        // READ_IMPLIES_EXEC and MMAP_PAGE_ZERO undo protections of the memory.
+        // READ_IMPLIES_EXEC and MMAP_PAGE_ZERO disable memory protections.
         for persona in [0x0040_0000, 0x0010_0000, 0x0020_0000, 0x0006] {
             refused("personality", libc::SYS_personality, [persona, 0, 0, 0, 0, 0], libc::EPERM)?;
         }

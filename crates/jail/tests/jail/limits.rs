@@ -1,4 +1,4 @@
-//! Hunger of one sandbox is not felt by others.
+//! A jail can't use up the machine.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -32,7 +32,7 @@ fn fork_bomb(world: &World) {
     jail.limits.processes = Some(40);
     let (read, write) = rustix::pipe::pipe().unwrap();
     let (mut jailed, said) = start(&jail, &[write.as_fd()], || {
-        // Everybody forks until nobody can.
+        // All processes fork until none can.
         let end = Instant::now() + Duration::from_millis(500);
         let mut refused = false;
         while Instant::now() < end {
@@ -48,7 +48,7 @@ fn fork_bomb(world: &World) {
     let pid = jailed.pid().as_raw_nonzero().get();
     let all = descendants(pid);
     assert!(all.len() <= 40, "{} processes", all.len());
-    // The test's process is well.
+    // The test's own process isn't affected.
     assert_eq!(in_child(|| 0), 0);
     let exit = jailed.wait().unwrap();
     finish(exit, said);
@@ -77,7 +77,7 @@ fn memory_hog(world: &World) {
         jailed.cleanup().unwrap();
         skip("no memory limit can be had here: there is no cgroup for this user");
     }
-    // The temporary file system counts too, but can't be killed: it is bounded by its size.
+    // Files on the tmpfs count too, but can't be killed; its size is limited.
     let exit = jailed.wait().unwrap();
     jailed.cleanup().unwrap();
     finish(exit, said);
@@ -100,7 +100,7 @@ fn disk_filler(world: &World) {
         if written < 6 * MIB {
             return Err(format!("the control: only {written} bytes went in"));
         }
-        // The many small files of a package manager gone wild.
+        // Very many small files.
         fs::remove_file("/workspace/fill").unwrap();
         let made = (0..200_000).take_while(|n| File::create(format!("/workspace/{n}")).is_ok()).count();
         if made < 200_000 { Ok(()) } else { Err("200,000 files could be made".into()) }

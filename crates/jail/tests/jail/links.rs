@@ -1,4 +1,4 @@
-//! Links that one run of a sandbox leaves for the next.
+//! Links that one jail leaves in a shared directory for the next.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -91,11 +91,11 @@ fn workspace_link(world: &World) {
     let mut jail = world.jail();
     jail.workspace = Some(link);
     let error = spawn(&jail, &[], || 0).unwrap_err().to_string();
-    assert!(error.contains("give its real path"), "{error}");
+    assert!(error.contains("use the real path"), "{error}");
     jail.workspace = Some(world.scratch.join("missing"));
     let error = spawn(&jail, &[], || 0).unwrap_err().to_string();
-    assert!(error.contains("missing") && error.contains("make it first"), "{error}");
-    // And nothing half-made stays: the next start works.
+    assert!(error.contains("missing") && error.contains("create it first"), "{error}");
+    // Nothing is left behind: the next start works.
     jail.workspace = None;
     let (mut jailed, _) = start(&jail, &[], || match Path::new("/workspace").is_dir() {
         true => Ok(()),

@@ -1,8 +1,10 @@
-//! Attempts to get out of a jail, each of which must fail, as root and as an ordinary user; what a
-//! jail leaves behind; and the normal work that must go on in it.
+//! Attacks from inside a jail, which must fail, as root and as an ordinary user; what a jail leaves behind; and normal work, which
+//! must succeed.
 
 #![allow(clippy::unwrap_used)] // a case fails by panicking
 
+#[path = "../support/case_process.rs"]
+mod case_process;
 mod descriptors;
 mod fallback;
 mod files;

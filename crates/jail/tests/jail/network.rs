@@ -1,4 +1,4 @@
-//! Sockets, of the network and of the host.
+//! The network, and the host's sockets.
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -44,7 +44,7 @@ fn no_network(world: &World) {
         }
         let devices = std::fs::read_to_string("/proc/net/dev").unwrap();
         let names: Vec<_> = devices.lines().skip(2).map(|line| line.split(':').next().unwrap().trim()).collect();
-        // A kernel may make its tunnels' anchors in every namespace; they are down and lead nowhere.
+        // Some kernels make tunnel devices in every namespace; they are down.
         let anchors =
             ["lo", "tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6gre0"];
         match names.iter().all(|name| anchors.contains(name)) {
@@ -58,7 +58,7 @@ fn abstract_sockets(world: &World) {
     let address = UnixAddr::from_abstract_name(format!("podbay-test-{}", std::process::id())).unwrap();
     let _listener = UnixListener::bind_addr(&address).unwrap();
     assert!(UnixStream::connect_addr(&address).is_ok(), "the control: outside it can be reached");
-    // With the host's network it is Landlock that keeps them apart.
+    // With the host's network, Landlock protects the abstract sockets.
     for network in [Network::None, Network::Host] {
         let mut jail = world.jail();
         jail.network = network;
@@ -81,7 +81,7 @@ fn unix_sockets(world: &World) {
             (own, found) => Err(format!("{own:?} {found:?}")),
         }
     });
-    // One that is given can be used: it is how a sandbox is served.
+    // A mounted socket can be used.
     let mut jail = world.jail();
     jail.mounts.push(Mount { host: path, inside: "/given.sock".into(), writable: true });
     attempt(&jail, || UnixStream::connect("/given.sock").map(drop).map_err(|error| error.to_string()));
@@ -110,8 +110,8 @@ fn kinds(world: &World) {
             socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_KOBJECT_UEVENT)?;
             socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_AUDIT)?;
             socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_SCTP)?;
-            // DCCP and SCTP came as protocol 0 of kinds that nobody looked at. Refused is what isn't on this list, and
-            // the kernel may still not have what is.
+            // DCCP and SCTP were available as protocol 0 of types that weren't checked. Everything that isn't on this list is
+            // refused; the kernel may lack some of the rest.
             let usual = [
                 (libc::AF_UNIX, vec![libc::SOCK_STREAM, libc::SOCK_DGRAM, libc::SOCK_SEQPACKET], vec![0, 1]),
                 (libc::AF_NETLINK, vec![libc::SOCK_RAW, libc::SOCK_DGRAM], vec![libc::NETLINK_ROUTE]),

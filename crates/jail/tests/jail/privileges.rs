@@ -1,4 +1,4 @@
-//! Nothing to give up, nothing to get back.
+//! A jail has no privileges, and can't get any.
 
 use std::fs::{self, File, OpenOptions};
 use std::path::Path;
@@ -92,7 +92,7 @@ fn settings(world: &World) {
             "/proc/irq/default_smp_affinity",
             "/proc/1/oom_score_adj_not",
         ];
-        // A masked file swallows what is written: only what the real one would do counts.
+        // A masked file accepts writes and does nothing, so this looks for the real one's effect.
         for file in files.iter().filter(|file| Path::new(file).exists()) {
             let real = fs::metadata(file).unwrap();
             let null = fs::metadata("/dev/null").unwrap();
@@ -117,7 +117,7 @@ fn masked(world: &World) {
         if fs::read_dir("/proc/acpi").is_ok_and(|entries| entries.count() > 0) {
             return Err("/proc/acpi is open".into());
         }
-        // From a child: PID 1 is not dumpable, and its memory is a copy of the maker's.
+        // Tried from a child: PID 1's memory is a copy of the caller's, and PID 1 isn't dumpable.
         let status = in_child(|| {
             let closed = ["mem", "environ", "maps", "root", "cwd", "fd", "auxv"].iter().all(|name| {
                 let path = format!("/proc/1/{name}");

@@ -1,4 +1,4 @@
-//! Other processes, and the life and death of our own.
+//! Processes outside of the jail, and how a jail's own processes end.
 
 use std::fs;
 use std::io::Read;
@@ -27,7 +27,7 @@ pub(crate) fn lives(pid: i32) -> bool {
         .is_ok_and(|stat| stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X'])))
 }
 
-/// Waits for something to become true.
+/// Waits until a condition holds.
 pub(crate) fn soon(what: &str, mut test: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(10);
     while !test() {
@@ -88,7 +88,7 @@ fn untraced(world: &World) {
                 other => return Err(format!("ptrace: {other:?}")),
             }
         }
-        // Allowed as ptrace is, since debuggers use them, and with the same reach.
+        // Allowed like ptrace, because debuggers use them, and with the same restrictions.
         let mut byte = 0_u8;
         let (base, length) = (&raw mut byte as u64, 1_u64);
         let piece = [base, length];
@@ -154,7 +154,7 @@ fn dies_with_maker(world: &World) {
     let end = Instant::now() + Duration::from_secs(5);
     while lives(jail) || all.iter().any(|pid| lives(*pid)) {
         if Instant::now() > end {
-            // Nothing may stay, also when the case fails.
+            // Nothing may be left, even when the case fails.
             kill_process(Pid::from_raw(jail).unwrap(), Signal::KILL).unwrap();
             panic!("the jail outlived its maker");
         }
@@ -167,7 +167,7 @@ fn all_end(world: &World) {
     let (mut jailed, _said) = start(&world.jail(), &[write.as_fd()], || {
         for _ in 0..20 {
             if raw::fork().is_none() {
-                // Deaf to everything but KILL, and in a session of its own.
+                // Ignores every signal but KILL, in a session of its own.
                 let _ = rustix::process::setsid();
                 std::thread::sleep(Duration::from_secs(600));
                 raw::exit(0);

@@ -1,9 +1,9 @@
-//! System calls as an attacker makes them.
+//! Direct system calls.
 #![allow(unsafe_code)]
 
 use libc::c_long;
 
-/// Makes a system call with numbers; a pointer among them must be null or wild, for the kernel to refuse.
+/// Makes a system call. A pointer among its arguments must be null, valid, or unmapped, so that the kernel refuses it.
 pub(crate) fn call(number: c_long, arguments: [u64; 6]) -> Result<c_long, i32> {
     let [a, b, c, d, e, f] = arguments;
     // SAFETY: the callers pass numbers, null, pointers to living data, or addresses that are not mapped.

@@ -1,4 +1,4 @@
-//! Nothing stays.
+//! A jail leaves nothing behind.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ pub(crate) const CASES: &[Case] = &[
     ("sweep_removes_orphans", orphans),
 ];
 
-/// What could stay: mounts, descriptors, children, control groups.
+/// What a jail could leave behind: mounts, descriptors, children, control groups.
 #[derive(Debug, PartialEq)]
 struct Inventory {
     mounts: String,
@@ -89,7 +89,7 @@ fn failures(world: &World) {
     for round in 0..20 {
         let mut jail = limited(world, round);
         jail.workspace = Some(given.clone());
-        // Outside it is in order, inside it leads through a link: this fails late, in the new process.
+        // The path on the host is fine, the one inside contains a link: this fails late, in the new process.
         jail.mounts.push(Mount { host: given.clone(), inside: "/workspace/link/x".into(), writable: false });
         let error = spawn(&jail, &[], || 0).unwrap_err().to_string();
         assert!(error.contains("/workspace/link/x"), "{error}");
@@ -105,7 +105,7 @@ fn failures(world: &World) {
 }
 
 fn orphans(world: &World) {
-    // A maker that is killed before it can remove its groups.
+    // A process that is killed before it can remove its groups.
     let maker = raw::helper().unwrap_or_else(|| {
         let made = spawn(&limited(world, 0), &[], || {
             std::thread::sleep(std::time::Duration::from_secs(600));

@@ -17,8 +17,7 @@ use crate::raw::{call, refused, text};
 pub(crate) const CASES: &[Case] =
     &[("no_call_makes_a_set_id_file", namespaces), ("no_call_makes_a_set_id_file_without_namespaces", landlock)];
 
-/// `open(O_CREAT, 02644)`, a write and an ACL with `group::r-x` left a set-gid program of the sandbox's in a workspace
-/// of root's.
+/// `open(O_CREAT, 02644)`, a write and an ACL with `group::r-x` left the sandbox's set-gid program in root's workspace.
 fn namespaces(world: &World) {
     let shared = world.directory("shared");
     furnish(&shared);
@@ -31,7 +30,7 @@ fn namespaces(world: &World) {
     check(&shared);
 }
 
-/// The same went through `fsetxattr` where there is Landlock alone.
+/// Without namespaces, the same worked with `fsetxattr`.
 fn landlock(world: &World) {
     let jail = fallback::jail(world);
     let shared = jail.workspace.clone().unwrap();
@@ -42,8 +41,8 @@ fn landlock(world: &World) {
 
 const HOSTS: &str = "of-the-host";
 
-/// What the host has in the directory: a directory whose group files inherit, and a file with a bit that does nothing
-/// as long as its group can't run it.
+/// The host's files in the shared directory: a directory whose group new files inherit, and a file with a set-gid bit that has no
+/// effect while its group can't run it.
 fn furnish(shared: &Path) {
     let owner = fs::metadata(shared).unwrap();
     let (team, file) = (shared.join("team"), shared.join(HOSTS));
@@ -127,7 +126,7 @@ fn all(dir: &Path) -> Verdict {
     usual_work(dir, &own)
 }
 
-/// Attributes that could change what a mode means, and others: none can be set.
+/// No extended attribute can be set, whether it changes the meaning of a mode or not.
 fn attributes(dir: &Path, path: &CStr) -> Verdict {
     let acl = everybody_runs();
     let file = OpenOptions::new().write(true).open(path.to_str().unwrap()).unwrap();
@@ -149,13 +148,13 @@ fn attributes(dir: &Path, path: &CStr) -> Verdict {
     Ok(())
 }
 
-/// The control: what programs do all day.
+/// The control: ordinary calls work.
 fn usual_work(dir: &Path, own: &CStr) -> Verdict {
     let at = libc::AT_FDCWD as u64;
     let worked = |what: &str, number, arguments| {
         call(number, arguments).map(drop).map_err(|errno| format!("the control: {what}: errno {errno}"))
     };
-    // Without O_CREAT the mode is whatever the register held.
+    // Without O_CREAT, the mode's register holds an unrelated value.
     let arguments = [at, text(own), libc::O_RDONLY as u64, 0o6777, 0, 0];
     worked("openat with a stray mode", libc::SYS_openat, arguments)?;
     let nameless = [at, text(c"."), (libc::O_TMPFILE | libc::O_RDWR) as u64, 0o600, 0, 0];

@@ -1,4 +1,4 @@
-//! Normal work goes on inside.
+//! Normal work in a jail.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,7 +16,7 @@ pub(crate) const CASES: &[Case] = &[
     ("terminals_work", terminals),
 ];
 
-/// Runs a shell script inside, in a temporary workspace and in one of the host's.
+/// Runs a shell script in a jail, with a temporary workspace and with one on the host.
 fn script(world: &World, needs: &str, script: &str) {
     if !["/usr/bin", "/usr/local/bin", "/bin"].iter().any(|place| Path::new(place).join(needs).exists()) {
         skip(&format!("{needs} is not installed"));
@@ -76,7 +76,7 @@ fn python(world: &World) {
     script(world, "python3", PYTHON);
 }
 
-/// A package without an index: built and installed from what lies there.
+/// A package that is built and installed offline.
 const PACKAGES: &str = r#"
 python3 -m venv --without-pip env 2>/dev/null || exit 0
 mkdir -p wheel/demo wheel/demo-1.dist-info

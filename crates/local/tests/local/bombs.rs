@@ -1,11 +1,11 @@
-//! What a sandbox uses up without end, it uses up for itself alone.
+//! A sandbox that uses up a resource affects only itself.
 
 use std::time::{Duration, Instant};
 
 use podbay_client::Command;
 use podbay_client::files::Write;
 use podbay_client::provider::{Provider, Wanted};
-use podbay_local::{Limits, Options, default_limits};
+use podbay_local::{Limits, Options, can_limit_memory, default_limits};
 
 use crate::harness::{Case, World, make, run};
 
@@ -15,7 +15,7 @@ pub(crate) const CASES: &[Case] = &[
     ("a descriptor bomb ends in its process", descriptors),
 ];
 
-/// Nothing was limited unless asked for: a fork bomb took the machine with it.
+/// Without explicit limits nothing was limited, and a fork bomb took down the machine.
 fn defaults(world: &World) {
     run(async {
         let local = world.local();
@@ -25,11 +25,20 @@ fn defaults(world: &World) {
         assert_eq!(limits, default_limits());
         let by = |name: &str| told.limits.iter().find(|entry| entry.limit == name).unwrap();
         assert!(by("processes").by.is_some() && by("descriptors").by.is_some(), "{:?}", told.limits);
-        // Memory is a control group's or nobody's: address space is never what is limited.
-        match &by("memory").by {
-            Some(by) => assert!(by.starts_with("cgroup"), "{by}"),
-            None => assert!(by("memory").note.is_some()),
-        }
+        // Only a control group limits memory; address space is never limited.
+        let enforced = can_limit_memory();
+        assert_eq!(
+            by("memory").by.as_deref().is_some_and(|by| by.starts_with("cgroup")),
+            enforced,
+            "{:?}",
+            told.limits
+        );
+        assert_eq!(by("memory").note.is_some(), !enforced, "a limit that isn't enforced says why");
+        // A limit that nothing enforces isn't shown as one.
+        let common = Provider::describe(&local, &made.id).await.unwrap();
+        let memory = common.limits.iter().find(|limit| limit.limit == "memory").unwrap();
+        let most = default_limits().memory.filter(|_| enforced).map(|most| most.to_string());
+        assert_eq!(memory.most, most, "{memory:?}");
         assert_eq!(made.sandbox.run("ulimit -v").await.unwrap().text(), "unlimited\n");
         assert!(local.delete(&made.id).await.unwrap());
 
@@ -47,7 +56,7 @@ fn forks(world: &World) {
     run(async {
         let made = make(&local, &Wanted::default()).await;
         let first = local.describe(&made.id).await.unwrap().first.unwrap();
-        // bash goes on trying where other shells give up.
+        // bash keeps trying where other shells give up.
         let bomb =
             Command { timeout_ms: 8_000, ..Command::shell("bash -c 'while :; do sleep 600 & done' 2>/dev/null") };
         let mut exec = made.sandbox.spawn(bomb).await.unwrap();
@@ -58,9 +67,9 @@ fn forks(world: &World) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         assert!(largest > MOST / 2, "the control: the bomb had {largest} processes");
-        // Without a control group, podbayd's own threads and those that are just ending count too.
+        // Without a control group, podbayd's own threads and those that are ending count too.
         assert!(largest <= MOST + 20, "{largest} processes");
-        // Files need no process, so these work in the middle of it.
+        // File operations need no process, so they still work.
         made.sandbox.write(&Write::new("note"), "still here").await.unwrap();
         exec.wait().await.unwrap();
         assert_eq!(made.sandbox.run("cat note").await.unwrap().text(), "still here");
@@ -68,7 +77,7 @@ fn forks(world: &World) {
     });
 }
 
-/// How many processes come from this one.
+/// The number of descendants of a process, itself included.
 fn family(first: u32) -> u64 {
     let parent = |pid: u32| -> Option<u32> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

@@ -1,4 +1,4 @@
-//! Commands against what looks after them, in whole sandboxes: deadlines hold, callers are answered, the sandbox lives on.
+//! Commands that attack their shim or podbayd: deadlines hold, callers get an answer, and the sandbox survives.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ async fn overdue(sandbox: &Sandbox, line: &str) {
     assert_eq!(sandbox.run("echo well").await.unwrap().text(), "well\n", "{line}");
 }
 
-/// `kill -STOP $PPID; sleep 30` defeated the time-out and hung its caller for ever.
+/// `kill -STOP $PPID; sleep 30` defeated the timeout, and its caller waited forever.
 fn stopped_shim(world: &World) {
     run(async {
         let local = world.local();
@@ -84,7 +84,7 @@ fn wedges(world: &World) {
         let first = made.sandbox.run("echo kept").await.unwrap();
         let exec =
             std::path::Path::new(first.info.log.to_str().unwrap()).parent().unwrap().parent().unwrap().to_owned();
-        // Where podbayd's directory is protected this fails, which is as good.
+        // Where podbayd's directory is protected, this fails, which is just as good.
         let line = format!(
             "cd {} && mkdir z y x; mkfifo z/record z/output z/ended z/ctl; ln -s /dev/zero y/record; ln -s /dev/zero y/output; \
              truncate -s 1T x/record; chmod 0 z .; flock -x . sleep 5 & flock -x .. sleep 5 & true",
@@ -100,7 +100,7 @@ fn wedges(world: &World) {
     });
 }
 
-/// Commands have 1000, so that they go before podbayd when memory runs out, and could set 0 again.
+/// Commands have 1000, so that the kernel kills them before podbayd when memory runs out; but they could set it to 0 again.
 fn oom_score(world: &World) {
     run(async {
         let local = world.local();
@@ -110,17 +110,17 @@ fn oom_score(world: &World) {
         let output = made.sandbox.run(line).await.unwrap();
         let text = String::from_utf8(output.stdout()).unwrap();
         let scores: Vec<i32> = text.lines().map(|line| line.parse().unwrap()).collect();
-        // Without namespaces neither shim nor command can write there, so nothing is set and nothing put back.
+        // Without namespaces, neither shim nor command can write there.
         let set = if world.is_landlock() { 0 } else { 1000 };
         assert_eq!(scores.first(), Some(&set), "{:?}", output.text());
-        // Without CAP_SYS_RESOURCE the kernel keeps a command from going below podbayd's own value, no more.
+        // Without CAP_SYS_RESOURCE, the kernel only keeps a command from going below podbayd's own value.
         let least = if may_set_bound() { set } else { 0 };
         assert!(scores.len() == 2 && scores[1] >= least, "{:?}", output.text());
         assert!(local.delete(&made.id).await.unwrap());
     });
 }
 
-/// Whether this process, and so the supervisor, may say how low an `oom_score_adj` can go.
+/// Whether this process, and so the supervisor, may set the lower bound of `oom_score_adj`.
 fn may_set_bound() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let held = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();

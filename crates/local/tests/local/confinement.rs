@@ -1,4 +1,4 @@
-//! What holds, and what works, in whole sandboxes of either isolation.
+//! What sandboxes of both kinds of isolation prevent, and what works in them.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -29,14 +29,14 @@ pub(crate) const CASES: &[Case] = &[
     ("without namespaces the default refuses and names the other", no_namespaces),
 ];
 
-/// Runs a Python program inside; what it printed.
+/// Runs a Python program in a sandbox and returns its output.
 async fn python(sandbox: &Sandbox, program: &str) -> String {
     let output = sandbox.run(Command::argv(["python3", "-c", program])).await.unwrap();
     assert!(output.success(), "{:?}: {}", output.exit(), output.text());
     output.text().into_owned()
 }
 
-/// pip gives up, and with it `python3 -m venv`, where this file is there and can't be read.
+/// pip, and so `python3 -m venv`, fails if this file exists and can't be read.
 fn distribution(world: &World) {
     let Ok(known) = fs::read_to_string("/etc/debian_version") else { return };
     run(async {
@@ -138,7 +138,7 @@ print(loot)
         pid = std::process::id(),
         port = tcp.local_addr().unwrap().port(),
     );
-    // The same program, outside: it finds what there is to find.
+    // The control: outside of a sandbox, the same program finds everything.
     let control = Process::new("python3").args(["-c", &program]).current_dir(world.directory("control")).output();
     let control = String::from_utf8_lossy(&control.unwrap().stdout).into_owned();
     for what in ["'read'", "'write'", "'kill'", "'stream'", "'datagram'", "'tcp'", "'pair'"] {
@@ -217,7 +217,7 @@ print(loot)
         let made = make(&local, &Wanted::default()).await;
         let expected = "['0o700', '0o750', '0o711', '0o640', '0o600', 2, 3, 4, '0o755']\n[]\n";
         assert_eq!(python(&made.sandbox, &program).await, expected);
-        // Of many at once, none waits for another for ever.
+        // Many at once don't block each other.
         let many = "for i in $(seq 300); do touch x$i; done; for i in $(seq 300); do chmod 700 x$i & done; wait; \
                     find . -name 'x*' -perm 700 | wc -l";
         assert_eq!(made.sandbox.run(many).await.unwrap().text(), "300\n");
@@ -237,7 +237,7 @@ fn signals(world: &World) {
         let ended = made.sandbox.attach(&server.id, 0).await.unwrap().wait().await.unwrap();
         assert!(!matches!(ended.state, podbay_client::State::Lost | podbay_client::State::Running), "{ended:?}");
 
-        // Whatever it may signal, podbayd is none of it: the next command runs.
+        // Whatever it can signal, it isn't podbayd: the next command runs.
         made.sandbox.run(Command { timeout_ms: 5_000, ..Command::shell("kill -KILL -1") }).await.ok();
         let instance = made.sandbox.hello().await.unwrap().instance;
         assert_eq!(made.sandbox.run("echo well").await.unwrap().text(), "well\n");
@@ -262,7 +262,7 @@ fn records(world: &World) {
     });
 }
 
-/// podbayd's shims died of a broken pipe in local sandboxes, and took their command's outcome with them.
+/// In local sandboxes, shims died of a broken pipe, and the outcome of their commands was lost.
 fn unread_input(world: &World) {
     run(async {
         let local = world.local();
@@ -279,7 +279,7 @@ fn unread_input(world: &World) {
         let podbay_client::State::Exited(exit) = &info.state else { panic!("{info:?}") };
         assert_eq!(exit.code, 7);
 
-        // A reader that goes away in the middle.
+        // A reader that disconnects halfway.
         let info = made.sandbox.start("for i in $(seq 200); do seq 1000; sleep 0.005; done; exit 3").await.unwrap();
         for _ in 0..5 {
             let mut reader = made.sandbox.attach(&info.id, 0).await.unwrap();
@@ -299,7 +299,7 @@ fn zygote(world: &World) {
         let line = "kill -KILL $(sed 's/.*) //' /proc/$PPID/stat | cut -d ' ' -f 2)";
         let output = made.sandbox.run(line).await.unwrap();
         assert!(output.success(), "{}", output.text());
-        // While it is dying, what it is asked for gets lost.
+        // A request may get lost while it is dying.
         until("commands run again", Duration::from_secs(5), async || {
             made.sandbox.run("echo again").await.unwrap().text() == "again\n"
         })
@@ -316,7 +316,7 @@ fn zygote(world: &World) {
     });
 }
 
-/// A workspace of root's got a set-gid program with the sandbox's content: by `open`, by an ACL, by `openat2`.
+/// Root's workspace got a set-gid program with the sandbox's content: by `open`, by an ACL, by `openat2`.
 fn set_id(world: &World) {
     let shared = world.directory("shared");
     let program = r#"
@@ -350,7 +350,7 @@ for file in "own", os.open("own", os.O_RDWR):
         let line = "mkdir d && chmod 750 d && cp -a own copy && install -m 755 own installed && tar cf - own | tar xf - -C d && cat d/own";
         let output = made.sandbox.run(line).await.unwrap();
         assert_eq!((output.code(), output.text().as_ref()), (Some(0), "x"));
-        // podbayd itself doesn't make one either, and a file whose content it replaces loses its bits, as a write does.
+        // podbayd doesn't make one either, and a file that it replaces loses its set-id bits, as on a write.
         let owned = Write { mode: Some(0o4755), ..Write::new("made") };
         assert!(made.sandbox.write(&owned, "x").await.is_err());
         fs::set_permissions(shared.join("own"), fs::Permissions::from_mode(0o6755)).unwrap();
@@ -422,7 +422,7 @@ fn no_namespaces(world: &World) {
         let default = Options { isolation: Isolation::Namespaces, ..Options::default() };
         let local = world.local().with(default);
         let error = local.get_or_create(&Wanted::default()).await.map(|_| ()).unwrap_err().to_string();
-        assert!(error.contains("--isolation landlock"), "{error}");
+        assert!(error.contains("isolation to \"landlock\""), "{error}");
         let local = world.local().with(Options { isolation: Isolation::Landlock, ..Options::default() });
         let made = make(&local, &Wanted::default()).await;
         assert_eq!(made.sandbox.run("echo confined").await.unwrap().text(), "confined\n");
@@ -430,7 +430,7 @@ fn no_namespaces(world: &World) {
     });
 }
 
-/// From here on this process and what it starts are as on a machine that gives nobody a user namespace.
+/// From here on, this process and its children can't make user namespaces, as on some machines.
 fn forbid_user_namespaces() {
     use seccompiler::{SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule};
     const CLONE_NEWUSER: u64 = 0x1000_0000;

@@ -1,4 +1,4 @@
-//! A disk that is full: commands run, and who asks later learns how they ended.
+//! A full disk: commands run, and their outcome can be queried later.
 
 use std::path::Path;
 use std::process::Command as Process;
@@ -16,12 +16,12 @@ pub(crate) const CASES: &[Case] = &[
     ("on a disk that podbayd shares outcomes are remembered", shared),
 ];
 
-/// A sandbox with little room.
+/// A sandbox with a small disk.
 fn small() -> Options {
     Options { limits: Limits { disk: Some(8 << 20), ..Limits::default() }, ..Options::default() }
 }
 
-/// How a command ended, asked for when its shim is long gone.
+/// The outcome of a command, queried after its shim has ended.
 async fn later(sandbox: &Sandbox, info: &Info) -> i32 {
     let info = sandbox.status(&info.id).await.unwrap();
     match &info.state {
@@ -49,7 +49,7 @@ async fn fill(sandbox: &Sandbox) {
 }
 
 fn outcomes(world: &World) {
-    // Without namespaces the disk is the host's, which nobody wants to fill.
+    // Without namespaces the disk is the host's, which must not be filled.
     if world.is_landlock() {
         return;
     }
@@ -65,7 +65,7 @@ fn output(world: &World) {
     run(async {
         let local = world.local_with(small());
         let made = make(&local, &Wanted::default()).await;
-        // Each log keeps up to 64 MiB, which is all the room that podbayd has here.
+        // Each log keeps up to 64 MiB, which is all the space that podbayd has here.
         for code in [5, 6] {
             let line = format!("head -c 100000000 /dev/zero; exit {code}");
             let printed = made.sandbox.run(line.as_str()).await.unwrap();
@@ -80,7 +80,7 @@ fn output(world: &World) {
     });
 }
 
-/// A small file system, gone with this value.
+/// A small file system, unmounted on drop.
 struct Disk(String);
 
 impl Disk {
@@ -94,12 +94,12 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Also from under a sandbox that a failed test has left.
+        // Also if a failed test has left a sandbox on it.
         let _ = Process::new("umount").args(["-l", &self.0]).status();
     }
 }
 
-/// Where there is no mount namespace, podbayd's state shares a disk with what commands write.
+/// Without a mount namespace, podbayd's state is on the same disk as the commands' files.
 fn shared(world: &World) {
     if !(world.root && world.is_landlock()) {
         return;

@@ -1,28 +1,26 @@
-//! Runs every case in a process of its own, first as this user, then (if that is root) as nobody; afterwards nothing of
-//! the case may be left on the machine.
+//! Runs every case with both kinds of isolation, and checks that nothing of it is left on the machine afterwards.
 
-use std::fs::{self, Permissions};
-use std::io::Read;
-use std::os::unix::fs::{PermissionsExt, chown};
-use std::os::unix::process::CommandExt;
+use std::fs;
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use podbay_client::provider::{Provided, Provider, Wanted};
 use podbay_local::{Home, Isolation, Local, Options};
 use rustix::process::{Pid, Signal};
 
+use crate::case_process::{NOBODY, Run, list, wait};
+
 /// One test.
 pub(crate) type Case = (&'static str, fn(&World));
 
-/// Whom root's second run becomes.
-const NOBODY: u32 = 65_534;
+/// How long a case may take.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Where a case runs.
 pub(crate) struct World {
-    /// A directory of this case alone.
+    /// The case's own directory.
     pub(crate) scratch: PathBuf,
     /// Whether the case runs as root.
     pub(crate) root: bool,
@@ -30,11 +28,11 @@ pub(crate) struct World {
     pub(crate) isolation: Isolation,
 }
 
-/// Says which isolation a process of a case shall use.
+/// The variable that tells a case its isolation.
 const ISOLATION: &str = "PODBAY_TEST_ISOLATION";
 
 impl World {
-    /// A name that no other test on this machine has.
+    /// An id that no other test on this machine uses.
     pub(crate) fn id(&self, name: &str) -> String {
         format!("{}-{name}", tag(&self.scratch))
     }
@@ -44,12 +42,12 @@ impl World {
         self.local_with(Options::default())
     }
 
-    /// Whether there are no namespaces.
+    /// Whether the case runs without namespaces.
     pub(crate) fn is_landlock(&self) -> bool {
         self.isolation == Isolation::Landlock
     }
 
-    /// The case's own sandboxes, made in a certain way.
+    /// The case's own sandboxes, with options.
     pub(crate) fn local_with(&self, options: Options) -> Local {
         let isolation = if options.isolation == Isolation::default() { self.isolation } else { options.isolation };
         Local::at(Home::at(self.scratch.join("h")).unwrap()).with(Options { isolation, ..options })
@@ -59,14 +57,14 @@ impl World {
     pub(crate) fn directory(&self, name: &str) -> PathBuf {
         let path = self.scratch.join(name);
         fs::create_dir(&path).unwrap();
-        // Without namespaces root's sandbox is whoever owns its workspace.
+        // Without namespaces, root's sandbox runs as the owner of its workspace.
         if self.root && self.is_landlock() {
             chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
         }
         path
     }
 
-    /// This test program, to be started again as something else.
+    /// A command that starts this test program again, in another role.
     pub(crate) fn again(&self, words: &[&str]) -> Command {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.arg("--as").arg(&self.scratch).args(words);
@@ -74,7 +72,7 @@ impl World {
     }
 }
 
-/// What starts and ends with a case, as `test-XXXX`: part of every id.
+/// The part that all ids of a case have in common.
 fn tag(scratch: &Path) -> String {
     scratch.file_name().unwrap().to_str().unwrap().to_owned()
 }
@@ -84,26 +82,26 @@ pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(future)
 }
 
-/// What is wanted under a name.
+/// A request for a sandbox with this id.
 pub(crate) fn named(id: &str) -> Wanted {
     Wanted { id: Some(id.to_owned()), ..Wanted::default() }
 }
 
-/// Makes a sandbox, or says why not.
+/// Creates a sandbox.
 pub(crate) async fn make(local: &Local, wanted: &Wanted) -> Provided {
     local.get_or_create(wanted).await.unwrap_or_else(|error| panic!("get_or_create: {error}"))
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 pub(crate) async fn until(what: &str, patience: Duration, mut holds: impl AsyncFnMut() -> bool) {
     let end = Instant::now() + patience;
     while !holds().await {
-        assert!(Instant::now() < end, "in vain for {patience:?}: {what}");
+        assert!(Instant::now() < end, "not within {patience:?}: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// The test binary's own main function.
+/// The main function of the test program.
 pub(crate) fn main(groups: &[&[Case]]) -> ExitCode {
     let cases: Vec<Case> = groups.iter().flat_map(|group| group.iter().copied()).collect();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -121,49 +119,33 @@ pub(crate) fn main(groups: &[&[Case]]) -> ExitCode {
             crate::races::other(&world(scratch), words);
             ExitCode::SUCCESS
         }
-        ["--list", ..] => {
-            cases.iter().for_each(|(name, _)| println!("{name}: test"));
-            ExitCode::SUCCESS
-        }
+        ["--list", ..] => list(&cases),
         ref words => all(&cases, words.iter().filter(|word| !word.starts_with('-')).copied().collect::<Vec<_>>()),
     }
 }
 
 fn all(cases: &[Case], filters: Vec<&str>) -> ExitCode {
-    let report = podbay_local::probe();
-    if report.isolation != Some(Isolation::Namespaces) {
-        println!("SKIPPED: no namespaces on this machine: {:#?}", report.findings);
-        return if std::env::var_os("PODBAY_REQUIRE").is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
-    }
-    let root = rustix::process::geteuid().is_root();
-    // The ordinary user must be able to read the binary and what the cases make.
-    let home = tempfile::Builder::new().prefix("pb-").permissions(Permissions::from_mode(0o755)).tempdir_in("/tmp");
-    let home = home.unwrap();
-    let binary = home.path().join("local");
-    fs::copy(std::env::current_exe().unwrap(), &binary).unwrap();
-    let users: &[u32] = if root { &[0, NOBODY] } else { &[NOBODY] };
+    let prepared = match Run::prepare("pb-") {
+        Ok(prepared) => prepared,
+        Err(code) => return code,
+    };
     let (mut passed, mut failed) = (0, Vec::new());
     for (number, (name, _)) in cases.iter().enumerate() {
-        for (&uid, isolation) in users.iter().flat_map(|uid| ["namespaces", "landlock"].map(|how| (uid, how))) {
+        for (&uid, isolation) in
+            prepared.users().iter().flat_map(|uid| ["namespaces", "landlock"].map(|how| (uid, how)))
+        {
             let label = format!("{name} ({}, {isolation})", if uid == 0 { "root" } else { "user" });
             if !filters.iter().all(|filter| label.contains(filter)) {
                 continue;
             }
             let who = if uid == 0 { "r" } else { "u" };
-            let scratch = home.path().join(format!("t{}-{number}{who}{}", std::process::id(), &isolation[..1]));
-            fs::create_dir(&scratch).unwrap();
-            let mut command = Command::new(&binary);
-            command.args(["--case", name]).arg(&scratch).current_dir(&scratch).env("PODBAY_HOME", scratch.join("h"));
-            command.env(ISOLATION, isolation);
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-            if root && uid != 0 {
-                chown(&scratch, Some(uid), Some(uid)).unwrap();
-                command.uid(uid).gid(uid);
-            }
+            let scratch = prepared.dir.path().join(format!("t{}-{number}{who}{}", std::process::id(), &isolation[..1]));
+            let mut command = prepared.case(name, &scratch, uid);
+            command.env("PODBAY_HOME", scratch.join("h")).env(ISOLATION, isolation);
             let begun = Instant::now();
-            let (success, output) = wait(command.spawn().unwrap());
+            let (status, output) = wait(command.spawn().unwrap(), PATIENCE);
             let left = left_behind(&scratch);
-            if success && left.is_empty() {
+            if status.success() && left.is_empty() {
                 println!("ok {label} {:.1} s", begun.elapsed().as_secs_f64());
                 passed += 1;
             } else {
@@ -177,7 +159,7 @@ fn all(cases: &[Case], filters: Vec<&str>) -> ExitCode {
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Everything on this machine that belongs to the case's sandboxes.
+/// Everything of the case's sandboxes that is left on this machine.
 pub(crate) fn left_behind(scratch: &Path) -> Vec<String> {
     let mut left = Vec::new();
     for place in ["h/sandboxes", "h/new"] {
@@ -196,18 +178,18 @@ pub(crate) fn left_behind(scratch: &Path) -> Vec<String> {
 fn processes(scratch: &Path) -> Vec<i32> {
     let home = scratch.join("h");
     let of_case = |entry: &fs::DirEntry| {
-        // podbayd erases its arguments, but not where its program is; commands of a sandbox without namespaces run in
-        // the host's directories. An ended process has neither.
+        // podbayd erases its arguments, but its program is in the home; commands of a sandbox without namespaces run in the
+        // home's directories. A dead process has neither.
         ["exe", "cwd"].iter().any(|link| fs::read_link(entry.path().join(link)).is_ok_and(|to| to.starts_with(&home)))
     };
     let entries = fs::read_dir("/proc").unwrap().flatten();
     entries.filter(of_case).filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Ends what a case that failed has left.
+/// Kills what a failed case has left.
 fn end_all(scratch: &Path) {
     for pid in processes(scratch) {
-        // Ending one may have ended others.
+        // Killing one may have ended others.
         let _ = rustix::process::kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
     }
 }
@@ -223,31 +205,4 @@ fn groups(directory: &Path, prefix: &str, depth: u32, left: &mut Vec<String>) {
             groups(&entry.path(), prefix, depth + 1, left);
         }
     }
-}
-
-/// Waits with patience; then kills, and says so.
-fn wait(mut child: Child) -> (bool, String) {
-    let end = Instant::now() + PATIENCE;
-    let pipes = (child.stdout.take(), child.stderr.take());
-    let reader = std::thread::spawn(move || {
-        let mut text = String::new();
-        if let (Some(mut out), Some(mut err)) = pipes {
-            let _ = out.read_to_string(&mut text);
-            let _ = err.read_to_string(&mut text);
-        }
-        text
-    });
-    let mut late = "";
-    let status = loop {
-        match child.try_wait().unwrap() {
-            Some(status) => break status,
-            None if Instant::now() > end => {
-                late = "(killed: it took too long)";
-                child.kill().unwrap();
-                break child.wait().unwrap();
-            }
-            None => std::thread::sleep(Duration::from_millis(2)),
-        }
-    };
-    (status.success(), format!("{}{late}", reader.join().unwrap()))
 }

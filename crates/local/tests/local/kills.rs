@@ -1,4 +1,4 @@
-//! `kill -9` of the creator, the supervisor and podbayd: nothing is left, or the sandbox is found again.
+//! `kill -9` of the creator, the supervisor or podbayd: either nothing is left, or the sandbox is found again.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn creator(world: &World) {
 fn leashed_creator(world: &World) {
     let (mut child, id) = hold(world, "", true);
     run(async {
-        // Others using it don't keep it.
+        // Other users of the sandbox don't keep it alive.
         let found = world.local().reconnect(&id).await.unwrap();
         found.sandbox.start("sleep 1000").await.unwrap();
     });
@@ -60,7 +60,7 @@ async fn with_dead_supervisor(world: &World) -> (podbay_local::Local, String) {
     (local, id)
 }
 
-/// Waits until the kernel has ended it. (Asking a list would clear it away.)
+/// Waits until the kernel has ended it. (Listing would remove it.)
 async fn seen_dead(local: &podbay_local::Local, id: &str) {
     until("it is seen to be dead", PATIENCE, async || {
         local.describe(id).await.unwrap().listed.phase == Phase::Terminated
@@ -106,7 +106,7 @@ fn supervisor_then_create_other(world: &World) {
 fn supervisor_then_create(world: &World) {
     run(async {
         let (local, id) = with_dead_supervisor(world).await;
-        // The kernel takes a moment to end it; one that still answers would be found.
+        // The kernel takes a moment to end it. Until then it is found.
         seen_dead(&local, &id).await;
         let again = make(&local, &named(&id)).await;
         assert!(again.created);

@@ -24,7 +24,7 @@ fn ttl(world: &World) {
         let made = make(&world.local(), &wanted).await;
         let listed = world.local().list(&Query::default()).await.unwrap().sandboxes.remove(0);
         assert_eq!(listed.expires_ms, Some(listed.created_ms + 1500));
-        // Use doesn't save it.
+        // Using it doesn't prolong its life.
         while made.sandbox.run("sleep 0.1").await.is_ok() {
             assert!(begun.elapsed() < PATIENCE, "it should have ended");
         }

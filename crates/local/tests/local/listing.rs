@@ -1,4 +1,4 @@
-//! Lists.
+//! Listing sandboxes.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ fn pages(world: &World) {
         }
         assert_eq!((&seen, sizes), (&ids, vec![3, 3, 1]));
 
-        // A page goes on after a sandbox that is gone by then, and the last page that is full has no next one.
+        // The next page starts after the cursor even if that sandbox is gone, and a full last page has no cursor.
         local.delete(&ids[2]).await.unwrap();
         let query = Query { limit: Some(4), cursor: Some(ids[2].clone()), ..Query::default() };
         let page = local.list(&query).await.unwrap();

@@ -1,8 +1,9 @@
-//! Real sandboxes on this machine: made, found, listed, ended and killed, as this user and, where that is root, as an
-//! ordinary one.
+//! Real sandboxes on this machine, as this user and, if that is root, as an ordinary user too.
 #![allow(clippy::unwrap_used)]
 
 mod bombs;
+#[path = "../../../jail/tests/support/case_process.rs"]
+mod case_process;
 mod commands;
 mod confinement;
 mod full_disk;

@@ -1,4 +1,4 @@
-//! Options do what they say.
+//! The effect of each option.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,7 +18,7 @@ pub(crate) const CASES: &[Case] = &[
     ("what can't be confined as asked is refused", refused),
 ];
 
-/// Runs one command in a sandbox of its own: code and output.
+/// Runs one command in a sandbox of its own, and returns exit code and output.
 async fn once(local: &Local, line: &str) -> (Option<i32>, String) {
     let made = make(local, &Wanted::default()).await;
     let output = made.sandbox.run(line).await.unwrap();
@@ -83,7 +83,7 @@ fn mounts(world: &World) {
     if world.is_landlock() {
         let moved = world.local_with(Options { mounts: elsewhere, ..Options::default() });
         let error = run(async { moved.get_or_create(&Wanted::default()).await.map(|_| ()) }).unwrap_err().to_string();
-        assert!(error.contains("/data") && error.contains("without namespaces paths are the host's"), "{error}");
+        assert!(error.contains("/data") && error.contains("without namespaces, a mount keeps its path"), "{error}");
     }
 }
 
@@ -135,7 +135,7 @@ fn limits(world: &World) {
         let by = |name: &str| told.limits.iter().find(|limit| limit.limit == name).unwrap().by.clone();
         let holds = |name: &str| by(name).is_some();
 
-        // The disk is shared with podbayd's own files, so it is freed before anything is printed.
+        // podbayd's files are on the same disk, so it is freed before anything is printed.
         let line = "head -c 20000000 /dev/zero > big 2>/dev/null; size=$(wc -c < big); rm big; echo $size";
         let output = made.sandbox.run(line).await.unwrap();
         let size: u64 = output.text().lines().last().unwrap_or_default().parse().unwrap_or(u64::MAX);
@@ -156,7 +156,7 @@ except OSError:
 print(len(started))'"#;
         let output = made.sandbox.run(line).await.unwrap();
         let started: u32 = output.text().trim().parse().unwrap_or_else(|_| panic!("{}", output.text()));
-        // An ordinary user's processes elsewhere are counted too, there, and may have ended since.
+        // There, the ordinary user's other processes are counted too, and may have ended since.
         let most = if world.is_landlock() && !world.root { 99 } else { 40 };
         assert!((10..=most).contains(&started), "{started} by {:?}", by("processes"));
         made.sandbox.kill(&output.info.id).await.unwrap();

@@ -1,4 +1,4 @@
-//! Many processes at once.
+//! Many processes that use the same sandboxes at once.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
@@ -14,7 +14,7 @@ pub(crate) const CASES: &[Case] = &[
     ("makers and deleters of one name don't hurt each other", makers_and_deleters),
 ];
 
-/// What this program does when it is started as another process of a test.
+/// The role of this program when a test starts it again.
 pub(crate) fn other(world: &World, words: &[&str]) {
     run(async {
         let local = world.local();
@@ -24,7 +24,7 @@ pub(crate) fn other(world: &World, words: &[&str]) {
                 println!("ready");
                 std::io::stdin().read_line(&mut line).unwrap();
                 let made = make(&local, &named(id)).await;
-                // What the first writes, all read: they share one file system.
+                // All read what the first one wrote: they share one sandbox.
                 let line = "mkdir one 2>/dev/null && echo $PPID$RANDOM-$(date +%N) > token; sleep 0.2; cat token";
                 let output = made.sandbox.run(line).await.unwrap();
                 let instance = made.sandbox.hello().await.unwrap().instance;
@@ -41,7 +41,7 @@ pub(crate) fn other(world: &World, words: &[&str]) {
             ["churn", id] => {
                 for _ in 0..10 {
                     let made = make(&local, &named(id)).await;
-                    // Another may have deleted it meanwhile; that must be an error, not a hang or a wrong answer.
+                    // Another process may have deleted it. That must be an error, neither a hang nor a wrong result.
                     if let Ok(output) = made.sandbox.run("echo alive").await {
                         assert_eq!(output.text(), "alive\n");
                     }
@@ -53,7 +53,7 @@ pub(crate) fn other(world: &World, words: &[&str]) {
     });
 }
 
-/// Starts another process that holds a sandbox; its id.
+/// Starts another process that holds a sandbox, and returns the sandbox's id.
 pub(crate) fn hold(world: &World, id: &str, leashed: bool) -> (Child, String) {
     let mut command = world.again(&["hold", id, if leashed { "leashed" } else { "free" }]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -77,7 +77,7 @@ fn fifty_get_one(world: &World) {
         })
         .collect();
     for (child, _) in &mut children {
-        // Closing standard input is the starting shot.
+        // Closing standard input starts them all at once.
         drop(child.stdin.take());
     }
     let mut makers = 0;

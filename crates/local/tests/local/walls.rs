@@ -1,4 +1,4 @@
-//! What keeps commands, which run as podbayd's user, from podbayd: in either isolation, and on older kernels.
+//! What keeps commands away from podbayd, which runs as the same user: with both kinds of isolation, and on older kernels.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) const CASES: &[Case] = &[
     ("older kernels: what Landlock lacks is told, and work goes on", older_kernels),
 ];
 
-/// Runs a sandbox of its own for a case.
+/// Runs a case in a sandbox of its own.
 fn within(world: &World, attack: impl AsyncFnOnce(&Local, &Sandbox)) {
     run(async {
         let local = world.local();
@@ -56,7 +56,7 @@ def opens(path, flags=os.O_RDONLY):
         return False
 ";
 
-/// The story: a command could stop, kill or trace whatever had its user, podbayd first of all.
+/// A command could stop, kill or trace every process of its user, including podbayd.
 fn podbayd(world: &World) {
     within(world, async |_, sandbox| {
         let program = format!(
@@ -81,9 +81,9 @@ except OSError:
     });
 }
 
-/// An agent ends the server that it started a turn ago, and looks into it.
+/// An agent inspects and ends the server that it started with an earlier command.
 fn each_other(world: &World) {
-    // There each command has a domain of its own, which others can't look into.
+    // There, each command has a domain of its own, and can't inspect others.
     let traces = !world.is_landlock() && yama() == 0;
     within(world, async |_, sandbox| {
         let server = sandbox.start("echo $$ > pid; exec sleep 1000").await.unwrap();
@@ -101,13 +101,13 @@ fn each_other(world: &World) {
     });
 }
 
-/// Who may trace whom on this machine; above 0 only parents trace.
+/// This machine's `ptrace_scope`: above 0, only parents may trace.
 fn yama() -> u32 {
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
     scope.trim().parse().unwrap_or(0)
 }
 
-/// The story: a FIFO or a link to /dev/zero in podbayd's directory hung or ended it, and commands owned each other's logs.
+/// A FIFO or a link to /dev/zero in podbayd's directory hung or ended podbayd, and commands could change each other's logs.
 fn directory(world: &World) {
     within(world, async |_, sandbox| {
         let state = sandbox.hello().await.unwrap().state.to_str().unwrap().to_owned();
@@ -143,7 +143,7 @@ for name in names:
         );
         assert_eq!(python(sandbox, &attacks).await, "");
         assert_eq!(sandbox.run(format!("cat {log}").as_str()).await.unwrap().text(), "first\n");
-        // What a command may write, it still can: within directories, between them, new ones.
+        // Commands can still write where they may: in directories, between them, and in new ones.
         let work = "mkdir a b && echo x > a/f && mv a/f b/g && ln b/g a/h && mv b c && cat c/g && \
                     d=$(mktemp -d) && mv c/g $d/ && cat $d/g && echo y > /dev/null";
         let output = sandbox.run(work).await.unwrap();
@@ -151,11 +151,11 @@ for name in names:
     });
 }
 
-/// The story: a killed zygote's successor was traceable for a moment, and through /proc/PID/exe its file on the host could be
-/// changed (as in CVE-2019-5736).
+/// The successor of a killed zygote was traceable for a moment, and its file on the host could be changed through /proc/PID/exe
+/// (as in CVE-2019-5736).
 fn successor(world: &World) {
     within(world, async |_, sandbox| {
-        // From before the kill on, looks for a process that it can get hold of.
+        // Starts before the kill, and looks for a process that it can trace.
         let attack = format!(
             "{FAMILY}
 import time
@@ -192,7 +192,7 @@ print(sorted(loot))
     });
 }
 
-/// The story: `kill 1` ended the sandbox.
+/// `kill 1` ended the sandbox.
 fn first_process(world: &World) {
     if world.is_landlock() {
         return;
@@ -204,20 +204,20 @@ fn first_process(world: &World) {
     });
 }
 
-/// The story: a sandbox could open the machine's pressure files for writing, and read how its kernel was made and started.
+/// A sandbox could open the machine's pressure files for writing, and read how its kernel was configured and started.
 fn machine(world: &World) {
-    if world.is_landlock() {
-        return;
-    }
     within(world, async |_, sandbox| {
-        let program = format!(
-            "{FAMILY}
-print([name for name in ('cpu', 'io', 'memory') if opens('/proc/pressure/' + name, os.O_RDWR)])
-print([open('/proc/' + name, 'rb').read() for name in ('cmdline', 'config.gz') if os.path.exists('/proc/' + name)])
-"
-        );
-        let said = python(sandbox, &program).await;
-        assert!(said == "[]\n[b'']\n" || said == "[]\n[b'', b'']\n", "{said}");
+        let pressure =
+            "print([name for name in ('cpu', 'io', 'memory') if opens('/proc/pressure/' + name, os.O_RDWR)])";
+        assert_eq!(python(sandbox, &format!("{FAMILY}\n{pressure}\n")).await, "[]\n");
+        // Without namespaces, /proc is the host's, and readable.
+        if world.is_landlock() {
+            return;
+        }
+        let program = "print([open('/proc/' + name, 'rb').read() for name in ('cmdline', 'config.gz') \
+                       if os.path.exists('/proc/' + name)])";
+        let said = python(sandbox, &format!("{FAMILY}\n{program}\n")).await;
+        assert!(said == "[b'']\n" || said == "[b'', b'']\n", "{said}");
     });
 }
 
@@ -229,7 +229,7 @@ fn told(world: &World) {
     });
 }
 
-/// Landlock before ABI 2 can't be used, before ABI 6 it doesn't stop signals; either way a sandbox works and says so.
+/// Landlock can't be used before ABI 2, and doesn't stop signals before ABI 6. Either way a sandbox works, and reports that.
 fn older_kernels(world: &World) {
     let Ok(abi) = std::env::var("PODBAY_LANDLOCK_ABI") else {
         for abi in ["0", "1", "2", "5"] {
@@ -243,7 +243,7 @@ fn older_kernels(world: &World) {
         }
         return;
     };
-    // That isolation rests on ABI 6, and refuses.
+    // Without namespaces, ABI 6 is required.
     if world.is_landlock() {
         run(async {
             let error = world.local().get_or_create(&Wanted::default()).await.map(|_| ()).unwrap_err().to_string();
@@ -267,7 +267,7 @@ fn older_kernels(world: &World) {
             assert_eq!(open, []);
             assert!(!forged, "what is told to be closed is");
         }
-        // podbayd is PID 1, whom the kernel protects from signals whatever Landlock does.
+        // podbayd is PID 1, which the kernel protects from signals even without Landlock.
         let instance = sandbox.hello().await.unwrap().instance;
         sandbox.run("kill -TERM 1; kill -STOP 1; kill -KILL 1; sleep 0.1").await.unwrap();
         assert_eq!(sandbox.hello().await.unwrap().instance, instance);
