@@ -7,12 +7,12 @@ use rustix::io::Errno;
 
 use crate::Files;
 use crate::budget::{Cancel, Deadline};
-use crate::fault::fault;
+use crate::errno::error_at;
 use crate::identity::{kind_of, lstat, modified, size};
 use crate::pattern::{Pattern, Style};
-use crate::place::real_path;
+use crate::resolve::{Access, Lookup, Resolver};
+use crate::resolved_path::real_path;
 use crate::rules::Names;
-use crate::view::{Access, View, Way};
 use crate::walk::{Found, Order, Walk};
 
 impl Files {
@@ -24,14 +24,14 @@ impl Files {
     pub fn glob(&self, request: &Glob, cancel: &Cancel) -> Result<GlobOutput> {
         let pattern = Pattern::new(&request.pattern, Style { dots: request.dots, whole_path: request.whole_path })?;
         let deadline = Deadline::after(request.budget_ms);
-        let view = self.view(&request.scope)?;
-        let path = request.path.clone().unwrap_or_else(|| view.start());
-        let place = view.allowed(&path, Way { follow: true, parents: false }, Access::Read)?;
-        let dir = place.open_dir()?;
+        let resolver = self.resolver(&request.scope)?;
+        let path = request.path.clone().unwrap_or_else(|| resolver.start());
+        let resolved = resolver.allowed(&path, Lookup { follow: true, parents: false }, Access::Read)?;
+        let dir = resolved.open_dir()?;
         let real_start = real_path(&dir);
-        let veil = view.veil(&dir)?;
-        let workdir = view.workdir_below(&dir);
-        let mut walk = Walk::new(dir, &place.shown, Order::Path, &veil, &deadline, cancel)?;
+        let visibility = resolver.visibility(&dir)?;
+        let workdir = resolver.workdir_below(&dir);
+        let mut walk = Walk::new(dir, &resolved.shown, Order::Path, &visibility, &deadline, cancel)?;
         if let Some(workdir) = &workdir {
             walk.begin_with(workdir, |path| pattern.may_match_below(path));
         }
@@ -40,18 +40,18 @@ impl Files {
             if pattern.matches(&found.path)
                 && matches!(found.kind, Kind::File | Kind::Link | Kind::Dir)
                 && (found.kind != Kind::Dir || request.directories)
-                && veil.opens(&found.path)
+                && visibility.allows_reading(&found.path)
             {
                 let stat = match found.kind {
                     Kind::Link => {
                         let start = real_start.as_ref().map_err(Clone::clone)?;
-                        link_target(&view, &place.shown, start, &found, request.directories)
+                        link_target(&resolver, &resolved.shown, start, &found, request.directories)
                     }
                     _ => match lstat(&*found.dir, found.name()) {
                         Ok(stat) => Some(stat),
                         Err(Errno::NOENT) => None,
                         Err(error) => {
-                            let error = fault(&walk.named(&found.path), error);
+                            let error = error_at(&walk.named(&found.path), error);
                             walk.gaps.unreadable(&error);
                             None
                         }
@@ -79,7 +79,7 @@ impl Files {
             // It came first, out of order.
             matches.sort_unstable_by(|one, other| sorting(one).cmp(sorting(other)));
         }
-        Ok(GlobOutput { path: place.shown, matches, partial: walk.gaps.into_partial() })
+        Ok(GlobOutput { path: resolved.shown, matches, partial: walk.gaps.into_partial() })
     }
 }
 
@@ -90,8 +90,14 @@ fn sorting(found: &GlobMatch) -> impl Iterator<Item = u8> + '_ {
 }
 
 /// What a link leads to, if that is a file that really lies below the start.
-fn link_target(view: &View<'_>, shown: &RawPath, start: &Names, found: &Found, directories: bool) -> Option<Stat> {
-    let (target, stat) = view.link_target(shown, &found.path).ok()?;
+fn link_target(
+    resolver: &Resolver<'_>,
+    shown: &RawPath,
+    start: &Names,
+    found: &Found,
+    directories: bool,
+) -> Option<Stat> {
+    let (target, stat) = resolver.link_target(shown, &found.path).ok()?;
     let wanted = kind_of(&stat) == Kind::File || (directories && kind_of(&stat) == Kind::Dir);
     let inside = real_path(&target).is_ok_and(|path| path.starts_with(start));
     (wanted && inside).then_some(stat)

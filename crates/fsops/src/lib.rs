@@ -7,21 +7,21 @@
 mod budget;
 mod change;
 mod content;
-mod fault;
+mod edit;
+mod errno;
 mod glob;
 mod grep;
 mod identity;
 mod list;
 pub mod pattern;
-mod pending;
-mod place;
 mod read;
-mod replace;
+mod resolve;
+mod resolved_path;
 mod rules;
 mod temporary;
-mod veil;
-mod view;
+mod visibility;
 mod walk;
+mod write;
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ use rules::{Names, absolute, names};
 
 pub use budget::Cancel;
 pub use content::Content;
-pub use pending::PendingWrite;
+pub use write::PendingWrite;
 
 /// What the daemon knows and its clients don't decide.
 #[derive(Debug, Clone)]

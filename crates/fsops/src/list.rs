@@ -6,10 +6,10 @@ use rustix::io::Errno;
 
 use crate::Files;
 use crate::budget::{Cancel, Deadline};
-use crate::fault::fault;
+use crate::errno::error_at;
 use crate::identity::{inode, kind_of, links, lstat, mode, modified, size};
+use crate::resolve::{Access, Lookup, Resolver};
 use crate::rules::names;
-use crate::view::{Access, View, Way};
 use crate::walk::{Order, Walk, join};
 
 impl Files {
@@ -18,13 +18,13 @@ impl Files {
     /// # Errors
     /// When the path isn't a directory or can't be read.
     pub fn ls(&self, request: &Ls, cancel: &Cancel) -> Result<LsOutput> {
-        let view = self.view(&request.scope)?;
-        let path = request.path.clone().unwrap_or_else(|| view.start());
-        let place = view.allowed(&path, Way { follow: true, parents: false }, Access::Read)?;
-        let dir = place.open_dir()?;
-        let veil = view.veil(&dir)?;
+        let resolver = self.resolver(&request.scope)?;
+        let path = request.path.clone().unwrap_or_else(|| resolver.start());
+        let resolved = resolver.allowed(&path, Lookup { follow: true, parents: false }, Access::Read)?;
+        let dir = resolved.open_dir()?;
+        let visibility = resolver.visibility(&dir)?;
         let deadline = Deadline::after(u64::MAX);
-        let mut walk = Walk::new(dir, &place.shown, Order::Name, &veil, &deadline, cancel)?;
+        let mut walk = Walk::new(dir, &resolved.shown, Order::Name, &visibility, &deadline, cancel)?;
         let mut entries = Vec::new();
         while let Some(found) = walk.next()? {
             if entries.len() as u64 >= request.limit {
@@ -35,12 +35,12 @@ impl Files {
                 Ok(stat) => stat,
                 // Deleted since the directory was read.
                 Err(Errno::NOENT) => continue,
-                Err(error) => return Err(fault(&walk.named(&found.path), error)),
+                Err(error) => return Err(error_at(&walk.named(&found.path), error)),
             };
-            let link = link(&view, &place.shown, &found.dir, &found.path, &found.path, &stat);
-            entries.push(entry(join(&place.shown, &found.path), &stat, link));
+            let link = link(&resolver, &resolved.shown, &found.dir, &found.path, &found.path, &stat);
+            entries.push(entry(join(&resolved.shown, &found.path), &stat, link));
         }
-        Ok(LsOutput { path: place.shown, entries, partial: walk.gaps.into_partial() })
+        Ok(LsOutput { path: resolved.shown, entries, partial: walk.gaps.into_partial() })
     }
 
     /// Tells what is at a path.
@@ -48,21 +48,22 @@ impl Files {
     /// # Errors
     /// When there is nothing, or nothing that may be looked at.
     pub fn stat(&self, request: &Stat) -> Result<StatOutput> {
-        let view = self.view(&request.scope)?;
-        let place = view.allowed(&request.path, Way { follow: request.follow, parents: false }, Access::Read)?;
-        let stat = place.stat()?;
-        let link = match &place.name {
+        let resolver = self.resolver(&request.scope)?;
+        let resolved =
+            resolver.allowed(&request.path, Lookup { follow: request.follow, parents: false }, Access::Read)?;
+        let stat = resolved.stat()?;
+        let link = match &resolved.name {
             Some(name) if kind_of(&stat) == Kind::Link => {
-                let target =
-                    rustix::fs::readlinkat(&place.dir, &name[..], Vec::new()).map_err(|error| place.fault(error))?;
-                let followed = view.allowed(&request.path, Way { follow: true, parents: false }, Access::Read);
-                let target_kind = followed.and_then(|place| place.stat()).ok().map(|stat| kind_of(&stat));
+                let target = rustix::fs::readlinkat(&resolved.dir, &name[..], Vec::new())
+                    .map_err(|error| resolved.error(error))?;
+                let followed = resolver.allowed(&request.path, Lookup { follow: true, parents: false }, Access::Read);
+                let target_kind = followed.and_then(|resolved| resolved.stat()).ok().map(|stat| kind_of(&stat));
                 Some(Link { target: target.into_bytes().into(), target_kind })
             }
             _ => None,
         };
         Ok(StatOutput {
-            entry: entry(place.shown.clone(), &stat, link),
+            entry: entry(resolved.shown.clone(), &stat, link),
             uid: stat.st_uid,
             gid: stat.st_gid,
             links: links(&stat),
@@ -75,13 +76,13 @@ impl Files {
     /// # Errors
     /// When the path isn't a directory or can't be read. What can't be read further down makes the result partial.
     pub fn tree(&self, request: &Tree, cancel: &Cancel) -> Result<TreeOutput> {
-        let view = self.view(&request.scope)?;
-        let path = request.path.clone().unwrap_or_else(|| view.start());
-        let place = view.allowed(&path, Way { follow: true, parents: false }, Access::Read)?;
-        let dir = place.open_dir()?;
-        let veil = view.veil(&dir)?;
+        let resolver = self.resolver(&request.scope)?;
+        let path = request.path.clone().unwrap_or_else(|| resolver.start());
+        let resolved = resolver.allowed(&path, Lookup { follow: true, parents: false }, Access::Read)?;
+        let dir = resolved.open_dir()?;
+        let visibility = resolver.visibility(&dir)?;
         let deadline = Deadline::after(request.budget_ms);
-        let mut walk = Walk::new(dir, &place.shown, Order::Name, &veil, &deadline, cancel)?;
+        let mut walk = Walk::new(dir, &resolved.shown, Order::Name, &visibility, &deadline, cancel)?;
         let after = request.after.as_ref().map(|path| names(path.as_bytes()));
         let mut entries = Vec::new();
         while let Some(found) = walk.next()? {
@@ -101,7 +102,7 @@ impl Files {
                     Ok(entry) => entries.push(entry),
                     Err(Errno::NOENT) => continue,
                     Err(error) => {
-                        let error = fault(&walk.named(&found.path), error);
+                        let error = error_at(&walk.named(&found.path), error);
                         walk.gaps.unreadable(&error);
                         continue;
                     }
@@ -111,7 +112,7 @@ impl Files {
                 walk.enter(&found);
             }
         }
-        Ok(TreeOutput { path: place.shown, entries, partial: walk.gaps.into_partial() })
+        Ok(TreeOutput { path: resolved.shown, entries, partial: walk.gaps.into_partial() })
     }
 }
 
@@ -137,7 +138,7 @@ fn entry(path: RawPath, stat: &rustix::fs::Stat, link: Option<Link>) -> Entry {
 
 /// Where the link `name` leads, if it is one. It stands at `below` the directory that `start` names.
 fn link(
-    view: &View<'_>,
+    resolver: &Resolver<'_>,
     start: &RawPath,
     dir: &std::os::fd::OwnedFd,
     name: &[u8],
@@ -148,6 +149,6 @@ fn link(
         return None;
     }
     let target = rustix::fs::readlinkat(dir, name, Vec::new()).ok()?.into_bytes().into();
-    let target_kind = view.link_target(start, below).ok().map(|(_, stat)| kind_of(&stat));
+    let target_kind = resolver.link_target(start, below).ok().map(|(_, stat)| kind_of(&stat));
     Some(Link { target, target_kind })
 }

@@ -10,9 +10,9 @@ use rustix::fs::{FileType, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
 use crate::budget::{Cancel, Deadline, Gaps};
-use crate::fault::fault;
+use crate::errno::error_at;
 use crate::identity::{kind, kind_of, lstat, same_file};
-use crate::veil::Veil;
+use crate::visibility::Visibility;
 
 /// Each level of a walk holds one descriptor. Deeper trees are reported as unreadable from there on.
 const MAX_DEPTH: usize = 400;
@@ -57,7 +57,7 @@ struct Level {
 pub(crate) struct Walk<'a> {
     levels: Vec<Level>,
     order: Order,
-    veil: &'a Veil<'a>,
+    visibility: &'a Visibility<'a>,
     deadline: &'a Deadline,
     cancel: &'a Cancel,
     /// Names at the start that are left out: kernel file systems.
@@ -76,7 +76,7 @@ impl<'a> Walk<'a> {
         dir: OwnedFd,
         start: &RawPath,
         order: Order,
-        veil: &'a Veil<'a>,
+        visibility: &'a Visibility<'a>,
         deadline: &'a Deadline,
         cancel: &'a Cancel,
     ) -> Result<Self> {
@@ -88,7 +88,7 @@ impl<'a> Walk<'a> {
         let mut walk = Self {
             levels: Vec::new(),
             order,
-            veil,
+            visibility,
             deadline,
             cancel,
             skipped,
@@ -99,7 +99,7 @@ impl<'a> Walk<'a> {
             over: false,
         };
         // What can't be read at the very start is an error, not a gap.
-        walk.push(Arc::new(dir), Vec::new()).map_err(|error| fault(start, error))?;
+        walk.push(Arc::new(dir), Vec::new()).map_err(|error| error_at(start, error))?;
         Ok(walk)
     }
 
@@ -112,7 +112,7 @@ impl<'a> Walk<'a> {
         for (depth, name) in below.iter().enumerate() {
             path.extend_from_slice(name);
             let skipped = depth == 0 && self.skipped.contains(&&name[..]);
-            if skipped || self.veil.covers(&*dir, name, &path) || !wanted(&path) {
+            if skipped || self.visibility.hides(&*dir, name, &path) || !wanted(&path) {
                 return;
             }
             let access = if depth + 1 == below.len() { OFlags::RDONLY } else { OFlags::PATH };
@@ -146,7 +146,7 @@ impl<'a> Walk<'a> {
             let name_at = level.prefix.len();
             let dir = Arc::clone(&level.dir);
             let path = [&level.prefix[..], &name[..]].concat();
-            if name_at == 0 && self.skipped.contains(&&name[..]) || self.veil.covers(&*dir, &name, &path) {
+            if name_at == 0 && self.skipped.contains(&&name[..]) || self.visibility.hides(&*dir, &name, &path) {
                 continue;
             }
             return Ok(Some(Found { dir, path, name_at, kind }));
@@ -171,7 +171,7 @@ impl<'a> Walk<'a> {
             Ok(()) => {}
             // It has gone, or become something else, since it was listed.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
-            Err(error) => self.gaps.unreadable(&fault(&self.named(&found.path), error)),
+            Err(error) => self.gaps.unreadable(&error_at(&self.named(&found.path), error)),
         }
     }
 

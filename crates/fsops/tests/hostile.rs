@@ -9,7 +9,7 @@ use podbay_proto::files::*;
 use podbay_proto::message::decode_head;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use support::Desk;
+use support::Fixture;
 
 fn path() -> impl Strategy<Value = Value> {
     let hostile = vec![
@@ -83,8 +83,8 @@ fn request() -> impl Strategy<Value = Value> {
 }
 
 /// The request as the daemon would read it, without what makes it unreadable for this operation.
-fn decode<T: podbay_proto::Operation>(request: &Value, desk: &Desk) -> Option<T> {
-    let text = request.to_string().replace("DESK", desk.path("").to_str().unwrap().trim_end_matches('/'));
+fn decode<T: podbay_proto::Operation>(request: &Value, fixture: &Fixture) -> Option<T> {
+    let text = request.to_string().replace("DESK", fixture.path("").to_str().unwrap().trim_end_matches('/'));
     match decode_head(text.as_bytes()) {
         Ok(request) => Some(request),
         Err(error) => {
@@ -94,14 +94,14 @@ fn decode<T: podbay_proto::Operation>(request: &Value, desk: &Desk) -> Option<T>
     }
 }
 
-fn desk() -> Desk {
-    let desk = Desk::new();
-    desk.put("d/f", "text\n");
-    desk.put("f", "text\n");
-    desk.link("loop", "loop");
-    desk.link("nowhere/f", "dangling");
-    rustix::fs::mkfifoat(rustix::fs::CWD, desk.path("fifo"), rustix::fs::Mode::RWXU).unwrap();
-    desk
+fn fixture() -> Fixture {
+    let fixture = Fixture::new();
+    fixture.put("d/f", "text\n");
+    fixture.put("f", "text\n");
+    fixture.link("loop", "loop");
+    fixture.link("nowhere/f", "dangling");
+    rustix::fs::mkfifoat(rustix::fs::CWD, fixture.path("fifo"), rustix::fs::Mode::RWXU).unwrap();
+    fixture
 }
 
 proptest! {
@@ -109,17 +109,17 @@ proptest! {
 
     #[test]
     fn every_request_is_done_or_refused(request in request()) {
-        let desk = desk();
-        let (files, none) = (&desk.files, Cancel::new());
+        let fixture = fixture();
+        let (files, none) = (&fixture.files, Cancel::new());
         let mut errors = Vec::new();
         macro_rules! run {
             ($type:ty, $call:expr) => {
-                if let Some(request) = decode::<$type>(&request, &desk) {
+                if let Some(request) = decode::<$type>(&request, &fixture) {
                     errors.extend($call(&request).err().map(|error| (stringify!($type), error)));
                 }
             };
         }
-        run!(Read, |request| desk.read(request).map(drop));
+        run!(Read, |request| fixture.read(request).map(drop));
         run!(Download, |request| files.open_download(request).map(drop));
         run!(Ls, |request| files.ls(request, &none).map(drop));
         run!(Stat, |request| files.stat(request).map(drop));
@@ -128,12 +128,12 @@ proptest! {
         if !top {
             run!(Tree, |request| files.tree(request, &none).map(drop));
             run!(Glob, |request| files.glob(request, &none).map(drop));
-            run!(Grep, |request| desk.grep(request).map(drop));
+            run!(Grep, |request| fixture.grep(request).map(drop));
         }
-        // Nothing outside of the desk may be changed by a test.
+        // Nothing outside of the fixture may be changed by a test.
         let outside = |name: &str| request[name].as_str().is_some_and(|path| path.starts_with('/') || path.contains(".."));
         if !outside("path") && !outside("to") {
-            run!(Write, |request| desk.write(request, b"written").map(drop));
+            run!(Write, |request| fixture.write(request, b"written").map(drop));
             run!(Edit, |request| files.edit(request, b"tT").map(drop));
             run!(Mkdir, |request| files.mkdir(request).map(drop));
             run!(Move, |request| files.relocate(request).map(drop));
@@ -144,7 +144,7 @@ proptest! {
             // What has no code of its own says at least what the kernel said.
             prop_assert!(error.code != ErrorCode::Io || error.message.contains("os error"), "{operation}: {error:?}");
         }
-        for found in walk(&desk.path("")) {
+        for found in walk(&fixture.path("")) {
             let name = found.file_name().unwrap().to_string_lossy().into_owned();
             prop_assert!(!name.starts_with(".podbay-"), "left behind: {name}");
             if found.is_file() {
@@ -169,8 +169,8 @@ fn walk(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
 
 #[test]
 fn a_file_that_grows_and_shrinks_while_it_is_read_harms_nobody() {
-    let desk = Desk::new();
-    let path = desk.put("f", "line\n".repeat(200_000));
+    let fixture = Fixture::new();
+    let path = fixture.put("f", "line\n".repeat(200_000));
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -184,12 +184,12 @@ fn a_file_that_grows_and_shrinks_while_it_is_read_harms_nobody() {
         });
         for offset in (0..300).map(|step| step * 13) {
             // Any result will do, as long as there is one.
-            let outcome = desk.read(&Read { offset, ..Read::new("f") });
+            let outcome = fixture.read(&Read { offset, ..Read::new("f") });
             assert!(!outcome.is_err_and(|error| error.code == ErrorCode::Internal));
-            let outcome = desk.read(&Read { bytes: Some(ByteRange { start: 100, length: None }), ..Read::new("f") });
+            let outcome = fixture.read(&Read { bytes: Some(ByteRange { start: 100, length: None }), ..Read::new("f") });
             assert!(outcome.is_ok());
-            assert!(desk.grep(&Grep::new("line")).is_ok());
-            let (output, file) = desk.files.open_download(&Download::new("f")).unwrap();
+            assert!(fixture.grep(&Grep::new("line")).is_ok());
+            let (output, file) = fixture.files.open_download(&Download::new("f")).unwrap();
             assert_eq!(file.limit(), output.length);
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);

@@ -8,22 +8,22 @@ use std::os::unix::ffi::OsStrExt;
 use podbay_fsops::{Cancel, Settings};
 use podbay_proto::ErrorCode;
 use podbay_proto::files::*;
-use support::{Desk, raw};
+use support::{Fixture, raw};
 
-fn ls(desk: &Desk, path: &str) -> Vec<Entry> {
-    desk.files.ls(&Ls::new(path), &Cancel::new()).unwrap().entries
+fn ls(fixture: &Fixture, path: &str) -> Vec<Entry> {
+    fixture.files.ls(&Ls::new(path), &Cancel::new()).unwrap().entries
 }
 
 #[test]
 fn a_listing_names_children_and_tells_links_apart() {
-    let desk = Desk::new();
-    desk.put("d/x/deep", "");
-    desk.put("d/.hidden", "12345");
-    desk.put("d/a\nb", "");
-    desk.link("x", "d/to-dir");
-    desk.link("nowhere", "d/broken");
-    std::fs::write(desk.path("d").join(std::ffi::OsStr::from_bytes(b"\xff")), "").unwrap();
-    let entries = ls(&desk, "d");
+    let fixture = Fixture::new();
+    fixture.put("d/x/deep", "");
+    fixture.put("d/.hidden", "12345");
+    fixture.put("d/a\nb", "");
+    fixture.link("x", "d/to-dir");
+    fixture.link("nowhere", "d/broken");
+    std::fs::write(fixture.path("d").join(std::ffi::OsStr::from_bytes(b"\xff")), "").unwrap();
+    let entries = ls(&fixture, "d");
     let short: Vec<_> = entries
         .iter()
         .map(|entry| (entry.path.as_bytes().rsplit(|&b| b == b'/').next().unwrap(), entry.kind))
@@ -40,42 +40,42 @@ fn a_listing_names_children_and_tells_links_apart() {
         ]
     );
     assert_eq!(entries[0].size, 5);
-    assert_eq!(entries[0].path, raw(desk.path("d/.hidden")));
+    assert_eq!(entries[0].path, raw(fixture.path("d/.hidden")));
     assert_eq!(entries[2].link, Some(Link { target: "nowhere".into(), target_kind: None }));
     assert_eq!(entries[3].link, Some(Link { target: "x".into(), target_kind: Some(Kind::Dir) }));
-    let some = desk.files.ls(&Ls { limit: 2, ..Ls::new("d") }, &Cancel::new()).unwrap();
+    let some = fixture.files.ls(&Ls { limit: 2, ..Ls::new("d") }, &Cancel::new()).unwrap();
     assert_eq!((some.entries.len(), some.partial.unwrap().reason), (2, PartialReason::Budget));
-    assert!(desk.files.ls(&Ls { limit: 6, ..Ls::new("d") }, &Cancel::new()).unwrap().partial.is_none());
+    assert!(fixture.files.ls(&Ls { limit: 6, ..Ls::new("d") }, &Cancel::new()).unwrap().partial.is_none());
     for (path, code) in
         [("d/x/deep", ErrorCode::NotADirectory), ("no", ErrorCode::NotFound), ("", ErrorCode::InvalidPath)]
     {
-        assert_eq!(desk.files.ls(&Ls::new(path), &Cancel::new()).unwrap_err().code, code);
+        assert_eq!(fixture.files.ls(&Ls::new(path), &Cancel::new()).unwrap_err().code, code);
     }
-    std::fs::create_dir(desk.path("empty")).unwrap();
-    assert!(ls(&desk, "empty").is_empty());
+    std::fs::create_dir(fixture.path("empty")).unwrap();
+    assert!(ls(&fixture, "empty").is_empty());
 }
 
 #[test]
 fn stat_follows_unless_told_not_to() {
-    let desk = Desk::new();
-    desk.put("f", "123");
-    desk.link("f", "l");
-    let stat = desk.files.stat(&Stat::new("l")).unwrap();
+    let fixture = Fixture::new();
+    fixture.put("f", "123");
+    fixture.link("f", "l");
+    let stat = fixture.files.stat(&Stat::new("l")).unwrap();
     assert_eq!((stat.entry.kind, stat.entry.size, stat.links), (Kind::File, 3, 1));
-    let stat = desk.files.stat(&Stat { follow: false, ..Stat::new("l") }).unwrap();
+    let stat = fixture.files.stat(&Stat { follow: false, ..Stat::new("l") }).unwrap();
     assert_eq!(stat.entry.link, Some(Link { target: "f".into(), target_kind: Some(Kind::File) }));
-    assert_eq!(desk.files.stat(&Stat::new("/")).unwrap().entry.kind, Kind::Dir);
-    assert_eq!(desk.files.stat(&Stat::new("no")).unwrap_err().code, ErrorCode::NotFound);
+    assert_eq!(fixture.files.stat(&Stat::new("/")).unwrap().entry.kind, Kind::Dir);
+    assert_eq!(fixture.files.stat(&Stat::new("no")).unwrap_err().code, ErrorCode::NotFound);
 }
 
 #[test]
 fn a_tree_comes_in_order_and_can_be_continued() {
-    let desk = Desk::new();
+    let fixture = Fixture::new();
     for name in ["a/c/1", "a/c.txt", "a/d", "a-b", "z"] {
-        desk.put(name, "x");
+        fixture.put(name, "x");
     }
-    desk.link("../z", "a/l");
-    let tree = |request: Tree| desk.files.tree(&request, &Cancel::new()).unwrap();
+    fixture.link("../z", "a/l");
+    let tree = |request: Tree| fixture.files.tree(&request, &Cancel::new()).unwrap();
     let paths = |output: &TreeOutput| output.entries.iter().map(|entry| entry.path.to_string()).collect::<Vec<_>>();
     let all = tree(Tree { path: None, ..Tree::new("") });
     assert_eq!(paths(&all), ["a", "a/c", "a/c/1", "a/c.txt", "a/d", "a/l", "a-b", "z"]);
@@ -97,11 +97,11 @@ fn a_tree_comes_in_order_and_can_be_continued() {
 
 #[test]
 fn directories_are_made_once() {
-    let desk = Desk::new();
-    assert!(desk.files.mkdir(&Mkdir::new("a/b/c")).unwrap().created);
-    assert!(!desk.files.mkdir(&Mkdir::new("a/b/c")).unwrap().created);
-    assert!(!desk.files.mkdir(&Mkdir::new("/")).unwrap().created);
-    desk.put("f", "");
+    let fixture = Fixture::new();
+    assert!(fixture.files.mkdir(&Mkdir::new("a/b/c")).unwrap().created);
+    assert!(!fixture.files.mkdir(&Mkdir::new("a/b/c")).unwrap().created);
+    assert!(!fixture.files.mkdir(&Mkdir::new("/")).unwrap().created);
+    fixture.put("f", "");
     for (request, code) in [
         (Mkdir { exist_ok: false, ..Mkdir::new("a") }, ErrorCode::AlreadyExists),
         (Mkdir::new("f"), ErrorCode::AlreadyExists),
@@ -109,31 +109,31 @@ fn directories_are_made_once() {
         (Mkdir { parents: false, ..Mkdir::new("x/y") }, ErrorCode::NotFound),
         (Mkdir { mode: Some(u32::MAX), ..Mkdir::new("x") }, ErrorCode::InvalidArgument),
     ] {
-        assert_eq!(desk.files.mkdir(&request).unwrap_err().code, code, "{request:?}");
+        assert_eq!(fixture.files.mkdir(&request).unwrap_err().code, code, "{request:?}");
     }
-    desk.files.mkdir(&Mkdir { mode: Some(0o1777), ..Mkdir::new("sticky") }).unwrap();
-    assert_eq!(desk.files.stat(&Stat::new("sticky")).unwrap().entry.mode, 0o1777);
+    fixture.files.mkdir(&Mkdir { mode: Some(0o1777), ..Mkdir::new("sticky") }).unwrap();
+    assert_eq!(fixture.files.stat(&Stat::new("sticky")).unwrap().entry.mode, 0o1777);
 }
 
 #[test]
 fn deleting_removes_links_as_links_and_trees_whole() {
-    let desk = Desk::new();
-    desk.put("keep/f", "x");
-    desk.put("d/e/f", "x");
-    desk.link("../keep", "d/out");
-    desk.link("keep", "link");
-    desk.link("nowhere", "broken");
-    let delete = |path: &str| desk.files.delete(&Delete::new(path), &Cancel::new());
+    let fixture = Fixture::new();
+    fixture.put("keep/f", "x");
+    fixture.put("d/e/f", "x");
+    fixture.link("../keep", "d/out");
+    fixture.link("keep", "link");
+    fixture.link("nowhere", "broken");
+    let delete = |path: &str| fixture.files.delete(&Delete::new(path), &Cancel::new());
     assert_eq!(delete("link").unwrap().kind, Some(Kind::Link));
     assert_eq!(delete("broken").unwrap().removed, 1);
     assert_eq!(delete("d").unwrap().removed, 4);
-    assert_eq!(desk.names(""), ["keep"]);
-    assert_eq!(desk.get("keep/f"), b"x");
+    assert_eq!(fixture.names(""), ["keep"]);
+    assert_eq!(fixture.get("keep/f"), b"x");
     assert_eq!(delete("d").unwrap_err().code, ErrorCode::NotFound);
     let quiet = Delete { missing_ok: true, ..Delete::new("d/e") };
-    assert_eq!(desk.files.delete(&quiet, &Cancel::new()).unwrap().kind, None);
+    assert_eq!(fixture.files.delete(&quiet, &Cancel::new()).unwrap().kind, None);
     let plain = Delete { recursive: false, ..Delete::new("keep") };
-    assert_eq!(desk.files.delete(&plain, &Cancel::new()).unwrap_err().code, ErrorCode::NotEmpty);
+    assert_eq!(fixture.files.delete(&plain, &Cancel::new()).unwrap_err().code, ErrorCode::NotEmpty);
     assert_eq!(delete("/").unwrap_err().code, ErrorCode::InvalidPath);
     assert_eq!(delete("keep/..").unwrap_err().code, ErrorCode::InvalidPath);
     assert_eq!(delete(".").unwrap_err().code, ErrorCode::InvalidPath);
@@ -141,37 +141,37 @@ fn deleting_removes_links_as_links_and_trees_whole() {
 
 #[test]
 fn a_tree_deeper_than_descriptors_or_paths_allow_is_deleted() {
-    let desk = Desk::new();
-    std::fs::create_dir(desk.path("top")).unwrap();
-    let mut dir = rustix::fs::open(desk.path("top"), rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
+    let fixture = Fixture::new();
+    std::fs::create_dir(fixture.path("top")).unwrap();
+    let mut dir = rustix::fs::open(fixture.path("top"), rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
     for _ in 0..1200 {
         rustix::fs::mkdirat(&dir, "dir", rustix::fs::Mode::RWXU).unwrap();
         dir = rustix::fs::openat(&dir, "dir", rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
     }
     drop(dir);
     // Too deep to be walked, which the result says.
-    let found = desk.files.glob(&Glob::new("*"), &Cancel::new()).unwrap();
+    let found = fixture.files.glob(&Glob::new("*"), &Cancel::new()).unwrap();
     assert_eq!(found.partial.unwrap().reason, PartialReason::Unreadable);
-    let output = desk.files.delete(&Delete::new("top"), &Cancel::new()).unwrap();
+    let output = fixture.files.delete(&Delete::new("top"), &Cancel::new()).unwrap();
     assert_eq!(output.removed, 1201);
-    assert!(desk.names("").is_empty());
+    assert!(fixture.names("").is_empty());
 }
 
 #[test]
 fn moving_replaces_only_when_told() {
-    let desk = Desk::new();
-    desk.put("a", "A");
-    desk.put("b", "B");
-    desk.put("d/f", "");
-    let relocate = |request: Move| desk.files.relocate(&request);
+    let fixture = Fixture::new();
+    fixture.put("a", "A");
+    fixture.put("b", "B");
+    fixture.put("d/f", "");
+    let relocate = |request: Move| fixture.files.relocate(&request);
     assert_eq!(relocate(Move::new("a", "b")).unwrap_err().code, ErrorCode::AlreadyExists);
     let output = relocate(Move { overwrite: true, ..Move::new("a", "b") }).unwrap();
     assert_eq!((output.kind, output.copied), (Kind::File, false));
-    assert_eq!(desk.get("b"), b"A");
+    assert_eq!(fixture.get("b"), b"A");
     relocate(Move::new("b", "new/deep/b")).unwrap();
-    assert_eq!(desk.get("new/deep/b"), b"A");
+    assert_eq!(fixture.get("new/deep/b"), b"A");
     relocate(Move::new("d", "e")).unwrap();
-    desk.put("full/x", "");
+    fixture.put("full/x", "");
     for (request, code) in [
         (Move::new("no", "x"), ErrorCode::NotFound),
         (Move::new("e", "e/inside"), ErrorCode::InvalidArgument),
@@ -185,76 +185,76 @@ fn moving_replaces_only_when_told() {
         assert_eq!(relocate(request.clone()).unwrap_err().code, code, "{request:?}");
     }
     // Two names of one file: the standard's rename would leave both.
-    desk.put("one", "1");
-    std::fs::hard_link(desk.path("one"), desk.path("two")).unwrap();
+    fixture.put("one", "1");
+    std::fs::hard_link(fixture.path("one"), fixture.path("two")).unwrap();
     relocate(Move { overwrite: true, ..Move::new("one", "two") }).unwrap();
-    assert!(!desk.path("one").exists() && desk.get("two") == b"1");
+    assert!(!fixture.path("one").exists() && fixture.get("two") == b"1");
     relocate(Move { overwrite: true, ..Move::new("two", "two") }).unwrap();
-    assert_eq!(desk.get("two"), b"1");
+    assert_eq!(fixture.get("two"), b"1");
 }
 
 #[test]
 fn a_file_or_link_can_go_to_another_file_system() {
-    let desk = Desk::new();
+    let fixture = Fixture::new();
     let shm = match tempfile::tempdir_in("/dev/shm") {
         Ok(dir) => dir,
         Err(error) => return println!("skipped: no second file system at /dev/shm ({error})"),
     };
-    desk.put("f", "x");
-    desk.link("f", "l");
-    desk.put("d/f", "x");
+    fixture.put("f", "x");
+    fixture.link("f", "l");
+    fixture.put("d/f", "x");
     let there = |name: &str| shm.path().join(name);
-    assert!(desk.files.relocate(&Move::new("f", raw(there("f")))).unwrap().copied);
-    assert!(desk.files.relocate(&Move::new("l", raw(there("l")))).unwrap().copied);
+    assert!(fixture.files.relocate(&Move::new("f", raw(there("f")))).unwrap().copied);
+    assert!(fixture.files.relocate(&Move::new("l", raw(there("l")))).unwrap().copied);
     assert_eq!(std::fs::read(there("f")).unwrap(), b"x");
     assert_eq!(std::fs::read_link(there("l")).unwrap().to_str(), Some("f"));
-    assert_eq!(desk.files.relocate(&Move::new("d", raw(there("d")))).unwrap_err().code, ErrorCode::Unsupported);
-    assert_eq!(desk.names(""), ["d"]);
+    assert_eq!(fixture.files.relocate(&Move::new("d", raw(there("d")))).unwrap_err().code, ErrorCode::Unsupported);
+    assert_eq!(fixture.names(""), ["d"]);
 }
 
 #[test]
 fn the_daemon_s_own_directory_is_hidden_and_safe() {
-    let desk = Desk::with(|dir| Settings { hidden: vec![dir.join("x/.podbay")], ..Settings::default() });
-    desk.put("x/.podbay/exec/log", "needle");
-    desk.put("x/f", "needle");
-    desk.put("y/.podbay/f", "needle");
-    assert_eq!(ls(&desk, "x").len(), 1);
-    assert_eq!(ls(&desk, "y").len(), 1, "only the very directory is hidden, not its name");
-    assert_eq!(desk.grep(&Grep::new("needle")).unwrap().files.len(), 2);
-    assert_eq!(desk.glob("{x,y}/**/.podbay/**").unwrap(), ["y/.podbay/f"]);
+    let fixture = Fixture::with(|dir| Settings { hidden: vec![dir.join("x/.podbay")], ..Settings::default() });
+    fixture.put("x/.podbay/exec/log", "needle");
+    fixture.put("x/f", "needle");
+    fixture.put("y/.podbay/f", "needle");
+    assert_eq!(ls(&fixture, "x").len(), 1);
+    assert_eq!(ls(&fixture, "y").len(), 1, "only the very directory is hidden, not its name");
+    assert_eq!(fixture.grep(&Grep::new("needle")).unwrap().files.len(), 2);
+    assert_eq!(fixture.glob("{x,y}/**/.podbay/**").unwrap(), ["y/.podbay/f"]);
     for path in ["x/.podbay", "x", "."] {
-        let error = desk.files.delete(&Delete::new(raw(desk.path(path))), &Cancel::new()).unwrap_err();
+        let error = fixture.files.delete(&Delete::new(raw(fixture.path(path))), &Cancel::new()).unwrap_err();
         assert_eq!(error.code, ErrorCode::PolicyDenied, "{path}");
-        let error = desk.files.relocate(&Move::new(raw(desk.path(path)), "elsewhere")).unwrap_err();
+        let error = fixture.files.relocate(&Move::new(raw(fixture.path(path)), "elsewhere")).unwrap_err();
         assert_eq!(error.code, ErrorCode::PolicyDenied, "{path}");
     }
     // What commands printed stays readable as a file.
-    assert_eq!(desk.read(&Read::new("x/.podbay/exec/log")).unwrap().1, b"needle");
+    assert_eq!(fixture.read(&Read::new("x/.podbay/exec/log")).unwrap().1, b"needle");
 }
 
 #[test]
 fn artefacts_are_written_where_there_is_room() {
-    let desk = Desk::with(|dir| Settings {
+    let fixture = Fixture::with(|dir| Settings {
         reroots: vec![("/large_tool_results".into(), dir.join("state/large"))],
         ..Settings::default()
     });
-    let output = desk.write(&Write::new("/large_tool_results/call.txt"), b"x").unwrap();
-    assert_eq!(output.path, raw(desk.path("state/large/call.txt")));
-    assert_eq!(desk.read(&Read::new("//large_tool_results/./call.txt")).unwrap().1, b"x");
-    assert_eq!(desk.read(&Read::new(output.path)).unwrap().1, b"x");
-    assert_eq!(desk.read(&Read::new("/large_tool_results_of_mine/x")).unwrap_err().code, ErrorCode::NotFound);
+    let output = fixture.write(&Write::new("/large_tool_results/call.txt"), b"x").unwrap();
+    assert_eq!(output.path, raw(fixture.path("state/large/call.txt")));
+    assert_eq!(fixture.read(&Read::new("//large_tool_results/./call.txt")).unwrap().1, b"x");
+    assert_eq!(fixture.read(&Read::new(output.path)).unwrap().1, b"x");
+    assert_eq!(fixture.read(&Read::new("/large_tool_results_of_mine/x")).unwrap_err().code, ErrorCode::NotFound);
 }
 
 #[test]
 fn a_cancelled_operation_ends() {
-    let desk = Desk::new();
+    let fixture = Fixture::new();
     for number in 0..300 {
-        desk.put(&format!("d/{number}"), "needle");
+        fixture.put(&format!("d/{number}"), "needle");
     }
     let cancel = Cancel::new();
     cancel.cancel();
-    assert_eq!(desk.files.glob(&Glob::new("*"), &cancel).unwrap_err().code, ErrorCode::Cancelled);
-    assert_eq!(desk.files.grep(&Grep::new("needle"), &cancel).unwrap_err().code, ErrorCode::Cancelled);
-    assert_eq!(desk.files.delete(&Delete::new("d"), &cancel).unwrap_err().code, ErrorCode::Cancelled);
-    assert_eq!(desk.files.tree(&Tree::new("d"), &cancel).unwrap_err().code, ErrorCode::Cancelled);
+    assert_eq!(fixture.files.glob(&Glob::new("*"), &cancel).unwrap_err().code, ErrorCode::Cancelled);
+    assert_eq!(fixture.files.grep(&Grep::new("needle"), &cancel).unwrap_err().code, ErrorCode::Cancelled);
+    assert_eq!(fixture.files.delete(&Delete::new("d"), &cancel).unwrap_err().code, ErrorCode::Cancelled);
+    assert_eq!(fixture.files.tree(&Tree::new("d"), &cancel).unwrap_err().code, ErrorCode::Cancelled);
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use podbay_proto::ErrorCode;
 use podbay_proto::files::*;
 use rustix::mount::MountFlags;
-use support::Desk;
+use support::Fixture;
 
 #[test]
 fn writes_behave_on_full_mounted_and_read_only_file_systems() {
@@ -31,44 +31,44 @@ fn writes_behave_on_full_mounted_and_read_only_file_systems() {
 #[test]
 #[ignore = "mounts file systems: the test above runs it, in a namespace of its own"]
 fn in_a_mount_namespace() {
-    let desk = Desk::new();
-    let small = desk.path("small");
+    let fixture = Fixture::new();
+    let small = fixture.path("small");
     std::fs::create_dir(&small).unwrap();
     rustix::mount::mount("none", &small, "tmpfs", MountFlags::empty(), Some(c"size=256k")).unwrap();
-    desk.put("small/f", "old");
+    fixture.put("small/f", "old");
     let large = vec![b'x'; 1 << 20];
     for path in ["small/f", "small/new"] {
-        let error = desk.write(&Write::new(path), &large).unwrap_err();
+        let error = fixture.write(&Write::new(path), &large).unwrap_err();
         assert_eq!(error.code, ErrorCode::NoSpace, "{error}");
     }
     let (request, payload) = Edit::new("small/f", b"old", &large);
-    assert_eq!(desk.files.edit(&request, &payload).unwrap_err().code, ErrorCode::NoSpace);
-    assert_eq!((desk.get("small/f"), desk.names("small")), (b"old".to_vec(), vec!["f".to_owned()]));
+    assert_eq!(fixture.files.edit(&request, &payload).unwrap_err().code, ErrorCode::NoSpace);
+    assert_eq!((fixture.get("small/f"), fixture.names("small")), (b"old".to_vec(), vec!["f".to_owned()]));
     // A file that is a mount point, as Kubernetes makes them, can't be replaced and is overwritten.
-    desk.put("d/f", "below");
-    rustix::mount::mount_bind(desk.path("small/f"), desk.path("d/f")).unwrap();
-    let output = desk.write(&Write::new("d/f"), b"through the mount").unwrap();
+    fixture.put("d/f", "below");
+    rustix::mount::mount_bind(fixture.path("small/f"), fixture.path("d/f")).unwrap();
+    let output = fixture.write(&Write::new("d/f"), b"through the mount").unwrap();
     assert!(output.in_place);
-    assert_eq!(desk.get("small/f"), b"through the mount");
-    assert!(desk.edit("d/f", "mount", "mounted file").unwrap().in_place);
-    assert_eq!(desk.get("small/f"), b"through the mounted file");
+    assert_eq!(fixture.get("small/f"), b"through the mount");
+    assert!(fixture.edit("d/f", "mount", "mounted file").unwrap().in_place);
+    assert_eq!(fixture.get("small/f"), b"through the mounted file");
     // One on the same file system is only found out by the rename.
-    desk.put("d/same", "below");
-    desk.put("d/source", "source");
-    rustix::mount::mount_bind(desk.path("d/source"), desk.path("d/same")).unwrap();
-    assert!(desk.write(&Write::new("d/same"), b"new").unwrap().in_place);
-    assert_eq!(desk.get("d/source"), b"new");
-    assert_eq!(desk.names("d"), ["f", "same", "source"]);
+    fixture.put("d/same", "below");
+    fixture.put("d/source", "source");
+    rustix::mount::mount_bind(fixture.path("d/source"), fixture.path("d/same")).unwrap();
+    assert!(fixture.write(&Write::new("d/same"), b"new").unwrap().in_place);
+    assert_eq!(fixture.get("d/source"), b"new");
+    assert_eq!(fixture.names("d"), ["f", "same", "source"]);
     rustix::mount::mount_remount(&small, MountFlags::RDONLY, c"").unwrap();
     for path in ["small/f", "small/new"] {
-        assert_eq!(desk.write(&Write::new(path), b"x").unwrap_err().code, ErrorCode::ReadOnly, "{path}");
+        assert_eq!(fixture.write(&Write::new(path), b"x").unwrap_err().code, ErrorCode::ReadOnly, "{path}");
     }
     let cancel = podbay_fsops::Cancel::new();
-    assert_eq!(desk.files.delete(&Delete::new("small/f"), &cancel).unwrap_err().code, ErrorCode::ReadOnly);
+    assert_eq!(fixture.files.delete(&Delete::new("small/f"), &cancel).unwrap_err().code, ErrorCode::ReadOnly);
     // A directory can't go to another file system, and stays.
-    let error = desk.files.relocate(&Move { overwrite: true, ..Move::new("d", "small/d") }).unwrap_err();
+    let error = fixture.files.relocate(&Move { overwrite: true, ..Move::new("d", "small/d") }).unwrap_err();
     assert!(matches!(error.code, ErrorCode::ReadOnly | ErrorCode::Unsupported), "{error}");
     for path in ["d/same", "d/f", "small"] {
-        rustix::mount::unmount(desk.path(path), rustix::mount::UnmountFlags::DETACH).unwrap();
+        rustix::mount::unmount(fixture.path(path), rustix::mount::UnmountFlags::DETACH).unwrap();
     }
 }

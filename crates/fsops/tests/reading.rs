@@ -7,10 +7,10 @@ use std::io::Read as _;
 
 use podbay_proto::ErrorCode;
 use podbay_proto::files::*;
-use support::Desk;
+use support::Fixture;
 
-fn page(desk: &Desk, offset: i64, limit: i64) -> (ReadOutput, String) {
-    let (output, text) = desk.read(&Read { offset, limit, ..Read::new("f") }).unwrap();
+fn page(fixture: &Fixture, offset: i64, limit: i64) -> (ReadOutput, String) {
+    let (output, text) = fixture.read(&Read { offset, limit, ..Read::new("f") }).unwrap();
     (output, String::from_utf8(text).unwrap())
 }
 
@@ -21,138 +21,139 @@ fn window(output: &ReadOutput) -> (u64, u64, Option<u64>, Option<u64>) {
 
 #[test]
 fn lines_come_joined_by_line_feeds_whatever_ended_them() {
-    let desk = Desk::new();
-    desk.put("f", "a\r\nb\rc\n\nd\u{2028}e\u{b}\n");
-    let (output, text) = page(&desk, 0, 100);
+    let fixture = Fixture::new();
+    fixture.put("f", "a\r\nb\rc\n\nd\u{2028}e\u{b}\n");
+    let (output, text) = page(&fixture, 0, 100);
     assert_eq!(text, "a\nb\nc\n\nd\u{2028}e\u{b}");
     assert_eq!(window(&output), (1, 5, Some(5), None));
     assert_eq!(output.encoding, Encoding::Utf8);
-    let (output, text) = page(&desk, 2, 2);
+    let (output, text) = page(&fixture, 2, 2);
     assert_eq!((text.as_str(), window(&output)), ("c\n", (3, 4, Some(5), Some(4))));
     // A break that falls between two reads is still one.
-    desk.put("f", format!("{}\r\n{}", "x".repeat(8191), "y"));
-    let (output, text) = page(&desk, 1, 5);
+    fixture.put("f", format!("{}\r\n{}", "x".repeat(8191), "y"));
+    let (output, text) = page(&fixture, 1, 5);
     assert_eq!((text.as_str(), window(&output)), ("y", (2, 2, Some(2), None)));
 }
 
 #[test]
 fn negative_and_absurd_numbers_mean_what_they_can() {
-    let desk = Desk::new();
-    desk.put("f", "a\nb\n");
-    assert_eq!(page(&desk, -7, 1).1, "a");
-    let (output, text) = page(&desk, 0, -1);
+    let fixture = Fixture::new();
+    fixture.put("f", "a\nb\n");
+    assert_eq!(page(&fixture, -7, 1).1, "a");
+    let (output, text) = page(&fixture, 0, -1);
     assert!(output.no_lines_requested && output.lines.is_none() && text.is_empty());
-    assert!(page(&desk, 9, 0).0.no_lines_requested);
-    assert_eq!(page(&desk, 1, i64::MAX).1, "b");
-    let error = desk.read(&Read { offset: 2, ..Read::new("f") }).unwrap_err();
+    assert!(page(&fixture, 9, 0).0.no_lines_requested);
+    assert_eq!(page(&fixture, 1, i64::MAX).1, "b");
+    let error = fixture.read(&Read { offset: 2, ..Read::new("f") }).unwrap_err();
     assert_eq!((error.code, error.count), (ErrorCode::OffsetPastEnd, Some(2)));
     assert!(error.message.ends_with("Line offset 2 exceeds file length (2 lines)"));
-    let error = desk.read(&Read { offset: i64::MAX, ..Read::new("f") }).unwrap_err();
+    let error = fixture.read(&Read { offset: i64::MAX, ..Read::new("f") }).unwrap_err();
     assert_eq!(error.code, ErrorCode::OffsetPastEnd);
 }
 
 #[test]
 fn an_empty_file_is_told_apart_whatever_else_holds() {
-    let desk = Desk::new();
-    desk.put("f", "");
-    desk.put("f.png", "");
-    assert!(page(&desk, 5, 0).0.empty);
-    let (output, _) = desk.read(&Read::new("f.png")).unwrap();
+    let fixture = Fixture::new();
+    fixture.put("f", "");
+    fixture.put("f.png", "");
+    assert!(page(&fixture, 5, 0).0.empty);
+    let (output, _) = fixture.read(&Read::new("f.png")).unwrap();
     assert!(output.empty && output.encoding == Encoding::Utf8);
 }
 
 #[test]
 fn binary_is_decided_by_extension_then_by_bytes() {
-    let desk = Desk::new();
-    desk.put("a.PNG", "text");
-    let (output, bytes) = desk.read(&Read::new("a.PNG")).unwrap();
+    let fixture = Fixture::new();
+    fixture.put("a.PNG", "text");
+    let (output, bytes) = fixture.read(&Read::new("a.PNG")).unwrap();
     assert!(output.binary_by_extension && output.encoding == Encoding::Binary && bytes == b"text");
-    desk.put("b", b"ab\xff\n");
-    let (output, bytes) = desk.read(&Read { limit: 0, ..Read::new("b") }).unwrap();
+    fixture.put("b", b"ab\xff\n");
+    let (output, bytes) = fixture.read(&Read { limit: 0, ..Read::new("b") }).unwrap();
     assert!(!output.binary_by_extension && output.encoding == Encoding::Binary && bytes == b"ab\xff\n");
-    desk.put("nul", "a\0b\n");
-    desk.put("bom", "\u{feff}a\n");
-    assert_eq!(desk.read(&Read::new("nul")).unwrap().0.encoding, Encoding::Utf8);
-    assert_eq!(desk.read(&Read::new("bom")).unwrap().1, "\u{feff}a".as_bytes());
+    fixture.put("nul", "a\0b\n");
+    fixture.put("bom", "\u{feff}a\n");
+    assert_eq!(fixture.read(&Read::new("nul")).unwrap().0.encoding, Encoding::Utf8);
+    assert_eq!(fixture.read(&Read::new("bom")).unwrap().1, "\u{feff}a".as_bytes());
     // Upstream's script crashed on this one: an invalid byte behind the part that was looked at.
-    desk.put("late", [&vec![b'a'; 9000][..], b"\xff"].concat());
-    assert_eq!(desk.read(&Read::new("late")).unwrap().0.encoding, Encoding::Binary);
+    fixture.put("late", [&vec![b'a'; 9000][..], b"\xff"].concat());
+    assert_eq!(fixture.read(&Read::new("late")).unwrap().0.encoding, Encoding::Binary);
     // A character that is cut by the part that is looked at is still text.
-    desk.put("cut", format!("{}é", "a".repeat(8191)));
-    assert_eq!(desk.read(&Read::new("cut")).unwrap().0.encoding, Encoding::Utf8);
+    fixture.put("cut", format!("{}é", "a".repeat(8191)));
+    assert_eq!(fixture.read(&Read::new("cut")).unwrap().0.encoding, Encoding::Utf8);
     for (name, limit) in [("big.png", 512_000), ("big", 512_000)] {
-        desk.put(name, [b"\xff".to_vec(), vec![0; limit]].concat());
-        let error = desk.read(&Read::new(name)).unwrap_err();
+        fixture.put(name, [b"\xff".to_vec(), vec![0; limit]].concat());
+        let error = fixture.read(&Read::new(name)).unwrap_err();
         assert_eq!((error.code, error.count), (ErrorCode::TooLarge, Some(limit as u64 + 1)));
         assert!(error.message.contains("Binary file exceeds maximum preview size of 512000 bytes"));
     }
     let all = Read { max_binary_bytes: 10 << 20, ..Read::new("big") };
-    assert_eq!(desk.read(&all).unwrap().1.len(), 512_001);
+    assert_eq!(fixture.read(&all).unwrap().1.len(), 512_001);
 }
 
 #[test]
 fn a_full_page_ends_with_a_part_of_a_line_that_the_next_one_repeats() {
-    let desk = Desk::new();
-    desk.put("f", format!("{}\n", "x".repeat(999)).repeat(2000));
+    let fixture = Fixture::new();
+    fixture.put("f", format!("{}\n", "x".repeat(999)).repeat(2000));
     let request = Read { reserve_bytes: 194, ..Read::new("f") };
-    let (output, text) = desk.read(&request).unwrap();
+    let (output, text) = fixture.read(&request).unwrap();
     assert_eq!(window(&output), (1, 511, Some(2000), Some(511)));
     assert_eq!(text.len(), 512_000 - 194);
     let partial = output.truncated.unwrap();
     assert_eq!(partial.partial_line_bytes, 512_000 - 194 - (511 * 1000 - 1));
     assert!(!partial.first_line_cut);
     // One line that doesn't fit still lets the reader go on.
-    desk.put("f", format!("{}\nend\n", "é".repeat(300_000)));
-    let (output, text) = desk.read(&Read { max_bytes: 1001, ..Read::new("f") }).unwrap();
+    fixture.put("f", format!("{}\nend\n", "é".repeat(300_000)));
+    let (output, text) = fixture.read(&Read { max_bytes: 1001, ..Read::new("f") }).unwrap();
     assert_eq!(window(&output), (1, 1, Some(2), Some(1)));
     assert_eq!(text.len(), 1000, "cut between characters");
     assert!(output.truncated.unwrap().first_line_cut);
-    let (output, _) = desk.read(&Read { max_bytes: 0, ..Read::new("f") }).unwrap();
+    let (output, _) = fixture.read(&Read { max_bytes: 0, ..Read::new("f") }).unwrap();
     assert_eq!(window(&output), (1, 1, Some(2), Some(1)));
 }
 
 #[test]
 fn a_large_file_is_counted_only_as_far_as_asked() {
-    let desk = Desk::new();
-    desk.put("f", "line\n".repeat(100_000));
+    let fixture = Fixture::new();
+    fixture.put("f", "line\n".repeat(100_000));
     let request = Read { limit: 10, count_lines_up_to: 1000, ..Read::new("f") };
-    assert_eq!(window(&desk.read(&request).unwrap().0), (1, 10, None, Some(10)));
+    assert_eq!(window(&fixture.read(&request).unwrap().0), (1, 10, None, Some(10)));
     let last = Read { offset: 99_990, ..request };
-    assert_eq!(window(&desk.read(&last).unwrap().0), (99_991, 100_000, Some(100_000), None));
+    assert_eq!(window(&fixture.read(&last).unwrap().0), (99_991, 100_000, Some(100_000), None));
 }
 
 #[test]
 fn ranges_of_bytes_are_cut_at_the_end() {
-    let desk = Desk::new();
-    desk.put("f", "0123456789");
+    let fixture = Fixture::new();
+    fixture.put("f", "0123456789");
     for (start, length, expected) in [(0, None, "0123456789"), (8, Some(9), "89"), (3, Some(2), "34"), (99, None, "")] {
         let request = Read { bytes: Some(ByteRange { start, length }), ..Read::new("f") };
-        let (output, bytes) = desk.read(&request).unwrap();
+        let (output, bytes) = fixture.read(&request).unwrap();
         assert_eq!(bytes, expected.as_bytes());
         assert_eq!(output.bytes.unwrap().length, expected.len() as u64);
-        let (output, mut file) = desk.files.open_download(&Download { start, length, ..Download::new("f") }).unwrap();
+        let (output, mut file) =
+            fixture.files.open_download(&Download { start, length, ..Download::new("f") }).unwrap();
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).unwrap();
         assert_eq!((bytes.as_slice(), output.length), (expected.as_bytes(), expected.len() as u64));
     }
     let request = Read { bytes: Some(ByteRange { start: u64::MAX, length: Some(u64::MAX) }), ..Read::new("f") };
-    assert!(desk.read(&request).unwrap().1.is_empty());
+    assert!(fixture.read(&request).unwrap().1.is_empty());
 }
 
 #[test]
 fn files_of_the_kernel_have_a_content_though_no_size() {
-    let desk = Desk::new();
-    let (output, text) = desk.read(&Read::new("/proc/self/status")).unwrap();
+    let fixture = Fixture::new();
+    let (output, text) = fixture.read(&Read::new("/proc/self/status")).unwrap();
     assert!(!output.empty && String::from_utf8(text).unwrap().contains("Pid:"));
 }
 
 #[test]
 fn what_is_no_file_has_a_code_of_its_own() {
-    let desk = Desk::new();
-    desk.put("d/f", "x");
-    rustix::fs::mkfifoat(rustix::fs::CWD, desk.path("fifo"), rustix::fs::Mode::RWXU).unwrap();
-    desk.link("loop", "loop");
-    desk.link("nowhere", "dangling");
+    let fixture = Fixture::new();
+    fixture.put("d/f", "x");
+    rustix::fs::mkfifoat(rustix::fs::CWD, fixture.path("fifo"), rustix::fs::Mode::RWXU).unwrap();
+    fixture.link("loop", "loop");
+    fixture.link("nowhere", "dangling");
     for (path, code) in [
         ("d", ErrorCode::IsDirectory),
         ("/", ErrorCode::IsDirectory),
@@ -168,8 +169,8 @@ fn what_is_no_file_has_a_code_of_its_own() {
         (&"n".repeat(5000), ErrorCode::InvalidPath),
         (&"n".repeat(300), ErrorCode::InvalidPath),
     ] {
-        assert_eq!(desk.read(&Read::new(path)).unwrap_err().code, code, "{path}");
-        assert_eq!(desk.files.open_download(&Download::new(path)).unwrap_err().code, code, "{path}");
+        assert_eq!(fixture.read(&Read::new(path)).unwrap_err().code, code, "{path}");
+        assert_eq!(fixture.files.open_download(&Download::new(path)).unwrap_err().code, code, "{path}");
     }
 }
 
@@ -222,12 +223,12 @@ proptest::proptest! {
     ) {
         let content = pieces.concat().repeat(repeat);
         proptest::prop_assume!(!content.is_empty());
-        let desk = Desk::new();
-        desk.put("f", &content);
+        let fixture = Fixture::new();
+        fixture.put("f", &content);
         // Near the end, too, where reads of the file meet.
         let offset = if repeat > 1 { offset * 997 } else { offset };
         let request = Read { offset: offset as i64, limit: limit as i64, max_bytes: most as u64, ..Read::new("f") };
-        let ours = desk.read(&request);
+        let ours = fixture.read(&request);
         match plain(&content, offset, limit, most) {
             None => proptest::prop_assert_eq!(ours.unwrap_err().code, ErrorCode::OffsetPastEnd),
             Some(page) => {

@@ -6,14 +6,14 @@ mod support;
 use podbay_fsops::Cancel;
 use podbay_proto::files::*;
 use podbay_proto::{ErrorCode, RawPath, Result};
-use support::{Desk, found, lines, raw};
+use support::{Fixture, found, lines, raw};
 
 /// Every operation that names a path, on `path`. Each call begins with the same files.
-fn outcomes(desk: &Desk, scope: &Scope, path: &str) -> Vec<(&'static str, Result<()>)> {
+fn outcomes(fixture: &Fixture, scope: &Scope, path: &str) -> Vec<(&'static str, Result<()>)> {
     let path = RawPath::from(path);
     let (scope, none) = (scope.clone(), Cancel::new());
     let (edit, payload) = Edit::new(path.clone(), b"x", b"y");
-    let files = &desk.files;
+    let files = &fixture.files;
     let write = Write { scope: scope.clone(), ..Write::new(path.clone()) };
     let started = files.start_write(&write).and_then(|mut pending| pending.write(b"x").and_then(|()| pending.commit()));
     vec![
@@ -44,26 +44,26 @@ fn outcomes(desk: &Desk, scope: &Scope, path: &str) -> Vec<(&'static str, Result
     ]
 }
 
-fn outside() -> Desk {
-    let desk = Desk::new();
-    desk.put("root/in/f", "inside");
-    desk.put("root/spare", "");
-    desk.put("secret/f", "x");
-    desk.link("../secret", "root/up");
-    desk.link(desk.path("secret").to_str().unwrap(), "root/absolute");
-    desk.link("../../secret/f", "root/in/file-up");
-    desk
+fn outside() -> Fixture {
+    let fixture = Fixture::new();
+    fixture.put("root/in/f", "inside");
+    fixture.put("root/spare", "");
+    fixture.put("secret/f", "x");
+    fixture.link("../secret", "root/up");
+    fixture.link(fixture.path("secret").to_str().unwrap(), "root/absolute");
+    fixture.link("../../secret/f", "root/in/file-up");
+    fixture
 }
 
 #[test]
 fn no_operation_leaves_the_root() {
     for is_virtual in [false, true] {
-        let desk = outside();
-        let root = desk.path("root");
+        let fixture = outside();
+        let root = fixture.path("root");
         let scope = Scope { root: Some(raw(&root)), virtual_paths: is_virtual, ..Scope::default() };
         let prefix = if is_virtual { String::new() } else { root.to_str().unwrap().to_owned() };
         for path in ["/up/f", "/absolute/f", "/../secret/f", "/in/../../secret/f", "/up", "/absolute", "/in/file-up"] {
-            for (operation, outcome) in outcomes(&desk, &scope, &format!("{prefix}{path}")) {
+            for (operation, outcome) in outcomes(&fixture, &scope, &format!("{prefix}{path}")) {
                 // These act on a link itself, which is inside.
                 let on_link = matches!(path, "/up" | "/absolute" | "/in/file-up")
                     && matches!(operation, "delete" | "move from" | "move to");
@@ -73,21 +73,21 @@ fn no_operation_leaves_the_root() {
                     Err(error) => assert_eq!(error.code, ErrorCode::EscapesRoot, "{operation} {path}: {error}"),
                 }
             }
-            assert_eq!(desk.get("secret/f"), b"x", "{path}");
-            assert_eq!(desk.names("secret"), ["f"], "{path}");
+            assert_eq!(fixture.get("secret/f"), b"x", "{path}");
+            assert_eq!(fixture.names("secret"), ["f"], "{path}");
             for (target, name) in [
                 ("../secret", "up"),
-                (desk.path("secret").to_str().unwrap(), "absolute"),
+                (fixture.path("secret").to_str().unwrap(), "absolute"),
                 ("../../secret/f", "in/file-up"),
             ] {
                 let _ = std::fs::remove_file(root.join(name));
-                desk.link(target, &format!("root/{name}"));
+                fixture.link(target, &format!("root/{name}"));
             }
             let _ = std::fs::remove_file(root.join("moved"));
-            desk.put("root/spare", "");
+            fixture.put("root/spare", "");
         }
         if !is_virtual {
-            for (operation, outcome) in outcomes(&desk, &scope, desk.path("secret/f").to_str().unwrap()) {
+            for (operation, outcome) in outcomes(&fixture, &scope, fixture.path("secret/f").to_str().unwrap()) {
                 assert_eq!(outcome.unwrap_err().code, ErrorCode::EscapesRoot, "{operation}");
             }
         }
@@ -96,35 +96,35 @@ fn no_operation_leaves_the_root() {
 
 #[test]
 fn virtual_paths_are_the_same_going_in_and_coming_out() {
-    let desk = outside();
-    let scope = Scope { root: Some(raw(desk.path("root"))), virtual_paths: true, ..Scope::default() };
-    let (output, text) = desk.read(&Read { scope: scope.clone(), ..Read::new("/in/f") }).unwrap();
+    let fixture = outside();
+    let scope = Scope { root: Some(raw(fixture.path("root"))), virtual_paths: true, ..Scope::default() };
+    let (output, text) = fixture.read(&Read { scope: scope.clone(), ..Read::new("/in/f") }).unwrap();
     assert_eq!((output.path.to_string(), text), ("/in/f".to_owned(), b"inside".to_vec()));
-    let (output, _) = desk.read(&Read { scope: scope.clone(), ..Read::new("in//./f") }).unwrap();
+    let (output, _) = fixture.read(&Read { scope: scope.clone(), ..Read::new("in//./f") }).unwrap();
     assert_eq!(output.path.to_string(), "/in/f");
-    let listed = desk.files.ls(&Ls { scope: scope.clone(), ..Ls::new("/") }, &Cancel::new()).unwrap();
+    let listed = fixture.files.ls(&Ls { scope: scope.clone(), ..Ls::new("/") }, &Cancel::new()).unwrap();
     let paths: Vec<_> = listed.entries.iter().map(|entry| entry.path.to_string()).collect();
     assert_eq!(paths, ["/absolute", "/in", "/spare", "/up"]);
     // Where a link leads outside, nothing is told of what is there.
     assert!(listed.entries.iter().all(|entry| entry.link.as_ref().is_none_or(|link| link.target_kind.is_none())));
-    let output = desk.files.glob(&Glob { scope: scope.clone(), ..Glob::new("*") }, &Cancel::new()).unwrap();
+    let output = fixture.files.glob(&Glob { scope: scope.clone(), ..Glob::new("*") }, &Cancel::new()).unwrap();
     assert_eq!(
         (output.path.to_string(), found(&output)),
         ("/".to_owned(), vec!["in/f".to_owned(), "spare".to_owned()])
     );
-    let output = desk.grep(&Grep { scope: scope.clone(), ..Grep::new("inside") }).unwrap();
+    let output = fixture.grep(&Grep { scope: scope.clone(), ..Grep::new("inside") }).unwrap();
     assert_eq!(output.files[0].path.to_string(), "/in/f");
-    let written = desk.write(&Write { scope: scope.clone(), ..Write::new("/large_tool_results/x") }, b"1").unwrap();
+    let written = fixture.write(&Write { scope: scope.clone(), ..Write::new("/large_tool_results/x") }, b"1").unwrap();
     assert_eq!(written.path.to_string(), "/large_tool_results/x");
-    assert_eq!(desk.get("root/large_tool_results/x"), b"1");
+    assert_eq!(fixture.get("root/large_tool_results/x"), b"1");
     let inner = Scope { workdir: Some("/in".into()), ..scope };
-    assert_eq!(desk.read(&Read { scope: inner, ..Read::new("f") }).unwrap().0.path.to_string(), "/in/f");
+    assert_eq!(fixture.read(&Read { scope: inner, ..Read::new("f") }).unwrap().0.path.to_string(), "/in/f");
 }
 
 #[test]
 fn a_scope_that_makes_no_sense_is_refused() {
-    let desk = outside();
-    let root = raw(desk.path("root"));
+    let fixture = outside();
+    let root = raw(fixture.path("root"));
     for scope in [
         Scope { virtual_paths: true, ..Scope::default() },
         Scope { root: Some("relative".into()), ..Scope::default() },
@@ -133,28 +133,28 @@ fn a_scope_that_makes_no_sense_is_refused() {
         Scope { root: Some(root.clone()), deny_prefixes: vec!["/a/../b".into()], ..Scope::default() },
         Scope { allow_prefixes: vec!["".into()], ..Scope::default() },
     ] {
-        let error = desk.read(&Read { scope: scope.clone(), ..Read::new("f") }).unwrap_err();
+        let error = fixture.read(&Read { scope: scope.clone(), ..Read::new("f") }).unwrap_err();
         assert_eq!(error.code, ErrorCode::InvalidArgument, "{scope:?}");
     }
-    let missing = Scope { root: Some(raw(desk.path("no"))), ..Scope::default() };
-    assert_eq!(desk.read(&Read { scope: missing, ..Read::new("f") }).unwrap_err().code, ErrorCode::NotFound);
+    let missing = Scope { root: Some(raw(fixture.path("no"))), ..Scope::default() };
+    assert_eq!(fixture.read(&Read { scope: missing, ..Read::new("f") }).unwrap_err().code, ErrorCode::NotFound);
 }
 
-fn rules(desk: &Desk, allow: &[&str], deny: &[&str]) -> Scope {
-    let all = |paths: &[&str]| paths.iter().map(|path| raw(desk.path(path))).collect();
+fn rules(fixture: &Fixture, allow: &[&str], deny: &[&str]) -> Scope {
+    let all = |paths: &[&str]| paths.iter().map(|path| raw(fixture.path(path))).collect();
     Scope { allow_prefixes: all(allow), deny_prefixes: all(deny), ..Scope::default() }
 }
 
 #[test]
 fn rules_see_through_dots_and_links() {
-    let desk = Desk::new();
-    desk.put("ok/f", "x");
-    desk.put("ok/deny/f", "x");
-    desk.put("okay/f", "x");
-    desk.put("spare", "");
-    desk.link("../okay", "ok/link");
-    desk.link("../okay/f", "ok/file-link");
-    let scope = rules(&desk, &["ok", "spare", "moved"], &["ok/deny"]);
+    let fixture = Fixture::new();
+    fixture.put("ok/f", "x");
+    fixture.put("ok/deny/f", "x");
+    fixture.put("okay/f", "x");
+    fixture.put("spare", "");
+    fixture.link("../okay", "ok/link");
+    fixture.link("../okay/f", "ok/file-link");
+    let scope = rules(&fixture, &["ok", "spare", "moved"], &["ok/deny"]);
     let denied = [
         "okay/f",
         "ok/../okay/f",
@@ -166,7 +166,7 @@ fn rules_see_through_dots_and_links() {
         "okay/new",
     ];
     for path in denied {
-        for (operation, outcome) in outcomes(&desk, &scope, path) {
+        for (operation, outcome) in outcomes(&fixture, &scope, path) {
             if matches!(operation, "read" | "download" | "stat" | "ls" | "tree" | "glob" | "grep") {
                 continue;
             }
@@ -175,54 +175,61 @@ fn rules_see_through_dots_and_links() {
     }
     // A write goes where the link leads, so the rule looks there; the link itself may be removed.
     let write = Write { scope: scope.clone(), ..Write::new("ok/file-link") };
-    assert_eq!(desk.write(&write, b"y").unwrap_err().code, ErrorCode::PolicyDenied);
-    desk.files.delete(&Delete { scope: scope.clone(), ..Delete::new("ok/file-link") }, &Cancel::new()).unwrap();
-    assert_eq!(desk.get("okay/f"), b"x");
-    assert_eq!(desk.names("okay"), ["f"]);
+    assert_eq!(fixture.write(&write, b"y").unwrap_err().code, ErrorCode::PolicyDenied);
+    fixture.files.delete(&Delete { scope: scope.clone(), ..Delete::new("ok/file-link") }, &Cancel::new()).unwrap();
+    assert_eq!(fixture.get("okay/f"), b"x");
+    assert_eq!(fixture.names("okay"), ["f"]);
     // What contains something protected can't go either.
-    let error = desk.files.delete(&Delete { scope: scope.clone(), ..Delete::new("ok") }, &Cancel::new()).unwrap_err();
+    let error =
+        fixture.files.delete(&Delete { scope: scope.clone(), ..Delete::new("ok") }, &Cancel::new()).unwrap_err();
     assert_eq!(error.code, ErrorCode::PolicyDenied);
-    desk.write(&Write { scope: scope.clone(), ..Write::new("ok/new/deep") }, b"y").unwrap();
-    assert_eq!(desk.read(&Read { scope, ..Read::new("okay/f") }).unwrap().1, b"x", "reading isn't limited by default");
+    fixture.write(&Write { scope: scope.clone(), ..Write::new("ok/new/deep") }, b"y").unwrap();
+    assert_eq!(
+        fixture.read(&Read { scope, ..Read::new("okay/f") }).unwrap().1,
+        b"x",
+        "reading isn't limited by default"
+    );
 }
 
 #[test]
 fn a_forbidden_link_forbids_what_it_leads_to() {
-    let desk = Desk::new();
-    desk.put("real/f", "x");
-    desk.link("real", "name");
-    let scope = rules(&desk, &[], &["name"]);
+    let fixture = Fixture::new();
+    fixture.put("real/f", "x");
+    fixture.link("real", "name");
+    let scope = rules(&fixture, &[], &["name"]);
     for path in ["name/f", "real/f", "real/new"] {
         let write = Write { scope: scope.clone(), ..Write::new(path) };
-        assert_eq!(desk.write(&write, b"y").unwrap_err().code, ErrorCode::PolicyDenied, "{path}");
+        assert_eq!(fixture.write(&write, b"y").unwrap_err().code, ErrorCode::PolicyDenied, "{path}");
     }
     // And an allowed one opens nothing: whoever can replace it by a link would choose what is allowed.
-    let scope = rules(&desk, &["name"], &[]);
+    let scope = rules(&fixture, &["name"], &[]);
     let write = Write { scope, ..Write::new("name/f") };
-    assert_eq!(desk.write(&write, b"y").unwrap_err().code, ErrorCode::PolicyDenied);
+    assert_eq!(fixture.write(&write, b"y").unwrap_err().code, ErrorCode::PolicyDenied);
 }
 
 #[test]
 fn rules_for_reads_hide_what_they_forbid() {
-    let desk = Desk::new();
-    desk.put("a/open/f", "needle");
-    desk.put("a/closed/f", "needle");
-    desk.put("b/f", "needle");
-    desk.put("top", "needle");
-    desk.link("../closed/f", "a/open/link");
-    let scope = Scope { rules_for_reads: true, ..rules(&desk, &["a"], &["a/closed"]) };
-    let output = desk.grep(&Grep { scope: scope.clone(), ..Grep::new("needle") }).unwrap();
+    let fixture = Fixture::new();
+    fixture.put("a/open/f", "needle");
+    fixture.put("a/closed/f", "needle");
+    fixture.put("b/f", "needle");
+    fixture.put("top", "needle");
+    fixture.link("../closed/f", "a/open/link");
+    let scope = Scope { rules_for_reads: true, ..rules(&fixture, &["a"], &["a/closed"]) };
+    let output = fixture.grep(&Grep { scope: scope.clone(), ..Grep::new("needle") }).unwrap();
     assert_eq!(lines(&output), ["a/open/f:1:needle"]);
-    let output =
-        desk.files.glob(&Glob { scope: scope.clone(), directories: true, ..Glob::new("*") }, &Cancel::new()).unwrap();
+    let output = fixture
+        .files
+        .glob(&Glob { scope: scope.clone(), directories: true, ..Glob::new("*") }, &Cancel::new())
+        .unwrap();
     assert_eq!(found(&output), ["a", "a/open", "a/open/f"]);
-    let tree = desk.files.tree(&Tree { scope: scope.clone(), ..Tree::new(".") }, &Cancel::new()).unwrap();
+    let tree = fixture.files.tree(&Tree { scope: scope.clone(), ..Tree::new(".") }, &Cancel::new()).unwrap();
     let paths: Vec<_> = tree.entries.iter().map(|entry| entry.path.to_string()).collect();
     assert_eq!(paths, ["a", "a/open", "a/open/f", "a/open/link"]);
-    let listed = desk.files.ls(&Ls { scope: scope.clone(), ..Ls::new("a") }, &Cancel::new()).unwrap();
+    let listed = fixture.files.ls(&Ls { scope: scope.clone(), ..Ls::new("a") }, &Cancel::new()).unwrap();
     assert_eq!(listed.entries.len(), 1);
     for path in ["a/closed/f", "a/open/link", "b/f", "top", "a/closed", "b"] {
-        for (operation, outcome) in outcomes(&desk, &scope, path) {
+        for (operation, outcome) in outcomes(&fixture, &scope, path) {
             // These act on the link itself, which is allowed.
             if path == "a/open/link" && matches!(operation, "delete" | "move from" | "move to") {
                 continue;
@@ -234,13 +241,13 @@ fn rules_for_reads_hide_what_they_forbid() {
 
 #[test]
 fn rules_work_in_the_virtual_view() {
-    let desk = outside();
-    let root = Some(raw(desk.path("root")));
+    let fixture = outside();
+    let root = Some(raw(fixture.path("root")));
     let scope = Scope { root, virtual_paths: true, allow_prefixes: vec!["/in".into()], ..Scope::default() };
-    desk.write(&Write { scope: scope.clone(), ..Write::new("/in/new") }, b"").unwrap();
+    fixture.write(&Write { scope: scope.clone(), ..Write::new("/in/new") }, b"").unwrap();
     for path in ["/new", "/in/../new", "/inn/new"] {
-        let error = desk.write(&Write { scope: scope.clone(), ..Write::new(path) }, b"").unwrap_err();
+        let error = fixture.write(&Write { scope: scope.clone(), ..Write::new(path) }, b"").unwrap_err();
         assert_eq!(error.code, ErrorCode::PolicyDenied, "{path}");
     }
-    assert_eq!(desk.names("root"), ["absolute", "in", "spare", "up"]);
+    assert_eq!(fixture.names("root"), ["absolute", "in", "spare", "up"]);
 }

@@ -8,8 +8,8 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::identity::kind_of;
-use crate::place::Place;
-use crate::view::{Access, Way};
+use crate::resolve::{Access, Lookup};
+use crate::resolved_path::ResolvedPath;
 use crate::{Cancel, Files};
 
 /// How deep directories are followed. What lies deeper is moved up first, so that a tree of any depth needs few descriptors.
@@ -21,25 +21,25 @@ impl Files {
     /// # Errors
     /// When it can't be deleted. A directory may have lost a part of its contents then; the message says how much.
     pub fn delete(&self, request: &Delete, cancel: &Cancel) -> Result<DeleteOutput> {
-        let view = self.view(&request.scope)?;
-        let way = Way { follow: false, parents: request.missing_ok };
-        let place = view.allowed(&request.path, way, Access::Remove)?;
-        let name = place.name()?;
-        let nothing = || DeleteOutput { path: place.shown.clone(), kind: None, removed: 0 };
-        let stat = match place.stat() {
+        let resolver = self.resolver(&request.scope)?;
+        let lookup = Lookup { follow: false, parents: request.missing_ok };
+        let resolved = resolver.allowed(&request.path, lookup, Access::Remove)?;
+        let name = resolved.name()?;
+        let nothing = || DeleteOutput { path: resolved.shown.clone(), kind: None, removed: 0 };
+        let stat = match resolved.stat() {
             Err(error) if error.code == ErrorCode::NotFound && request.missing_ok => return Ok(nothing()),
             stat => stat?,
         };
         let kind = kind_of(&stat);
         let mut removal = Removal { cancel, removed: 0 };
         let done = match kind {
-            Kind::Dir => removal.directory(&place, name, request.recursive),
-            _ => unlink(&place.dir, name, AtFlags::empty())
-                .map_err(|error| place.fault(error))
+            Kind::Dir => removal.directory(&resolved, name, request.recursive),
+            _ => unlink(&resolved.dir, name, AtFlags::empty())
+                .map_err(|error| resolved.error(error))
                 .map(|()| removal.removed += 1),
         };
         done.map_err(|error| removal.explain(error))?;
-        Ok(DeleteOutput { path: place.shown, kind: Some(kind), removed: removal.removed })
+        Ok(DeleteOutput { path: resolved.shown, kind: Some(kind), removed: removal.removed })
     }
 }
 
@@ -49,36 +49,36 @@ struct Removal<'a> {
 }
 
 impl Removal<'_> {
-    fn directory(&mut self, place: &Place, name: &[u8], recursive: bool) -> Result<()> {
-        let fault = |error: Errno| place.fault(error);
-        match unlink(&place.dir, name, AtFlags::REMOVEDIR) {
+    fn directory(&mut self, resolved: &ResolvedPath, name: &[u8], recursive: bool) -> Result<()> {
+        let failed = |error: Errno| resolved.error(error);
+        match unlink(&resolved.dir, name, AtFlags::REMOVEDIR) {
             Ok(()) => {
                 self.removed += 1;
                 return Ok(());
             }
             Err(Errno::NOTEMPTY | Errno::EXIST) if recursive => {}
-            Err(Errno::EXIST) => return Err(fault(Errno::NOTEMPTY)),
-            Err(error) => return Err(fault(error)),
+            Err(Errno::EXIST) => return Err(failed(Errno::NOTEMPTY)),
+            Err(error) => return Err(failed(error)),
         }
-        let top = place.open_dir()?;
+        let top = resolved.open_dir()?;
         loop {
             // Each round takes what the one before has moved up.
-            let moved = self.contents(place, &top, &top, 0)?;
+            let moved = self.contents(resolved, &top, &top, 0)?;
             if moved == 0 {
                 break;
             }
         }
-        unlink(&place.dir, name, AtFlags::REMOVEDIR).map_err(fault)?;
+        unlink(&resolved.dir, name, AtFlags::REMOVEDIR).map_err(failed)?;
         self.removed += 1;
         Ok(())
     }
 
     /// Empties a directory. How many directories were moved to the top, because they lie too deep.
-    fn contents(&mut self, place: &Place, top: &OwnedFd, dir: &OwnedFd, depth: usize) -> Result<u64> {
-        let fault = |error: Errno| place.fault(error);
+    fn contents(&mut self, resolved: &ResolvedPath, top: &OwnedFd, dir: &OwnedFd, depth: usize) -> Result<u64> {
+        let failed = |error: Errno| resolved.error(error);
         let mut moved = 0;
         // Read whole before anything is removed: some file systems lose their place in a directory that changes.
-        for (name, kind) in listing(dir).map_err(fault)? {
+        for (name, kind) in listing(dir).map_err(failed)? {
             self.cancel.check()?;
             if kind != FileType::Directory {
                 match unlink(dir, &name, AtFlags::empty()) {
@@ -86,31 +86,31 @@ impl Removal<'_> {
                     Err(Errno::NOENT) => {}
                     // It has become a directory since.
                     Err(Errno::ISDIR) => moved += 1,
-                    Err(error) => return Err(fault(error)),
+                    Err(error) => return Err(failed(error)),
                 }
                 continue;
             }
             if depth >= MAX_DEPTH {
                 let up =
                     format!(".podbay-deleted-{}-{moved}-{}", self.removed, rustix::process::getpid().as_raw_nonzero());
-                rustix::fs::renameat(dir, &name[..], top, up).map_err(fault)?;
+                rustix::fs::renameat(dir, &name[..], top, up).map_err(failed)?;
                 moved += 1;
                 continue;
             }
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             match rustix::fs::openat(dir, &name[..], flags, Mode::empty()) {
-                Ok(inner) => moved += self.contents(place, top, &inner, depth + 1)?,
+                Ok(inner) => moved += self.contents(resolved, top, &inner, depth + 1)?,
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
-                Err(error) => return Err(fault(error)),
+                Err(error) => return Err(failed(error)),
             }
             match unlink(dir, &name, AtFlags::REMOVEDIR) {
                 Ok(()) => self.removed += 1,
                 Err(Errno::NOENT) => {}
                 // It was swapped for something else meanwhile, which goes as what it is.
                 Err(Errno::NOTDIR) => {
-                    unlink(dir, &name, AtFlags::empty()).map(|()| self.removed += 1).map_err(fault)?
+                    unlink(dir, &name, AtFlags::empty()).map(|()| self.removed += 1).map_err(failed)?
                 }
-                Err(error) => return Err(fault(error)),
+                Err(error) => return Err(failed(error)),
             }
         }
         Ok(moved)

@@ -1,7 +1,7 @@
 //! Changing names: making directories, deleting, moving.
 
 mod delete;
-mod relocate;
+mod rename;
 
 use podbay_proto::files::{Kind, Mkdir, MkdirOutput};
 use podbay_proto::{Error, ErrorCode, Result};
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::Files;
 use crate::identity::kind_of;
-use crate::view::{Access, Way};
+use crate::resolve::{Access, Lookup};
 
 impl Files {
     /// Makes a directory.
@@ -18,34 +18,35 @@ impl Files {
     /// # Errors
     /// When it can't be made, or when something else is at the path.
     pub fn mkdir(&self, request: &Mkdir) -> Result<MkdirOutput> {
-        let view = self.view(&request.scope)?;
-        let mut place = view.allowed(&request.path, Way { follow: true, parents: request.parents }, Access::Change)?;
+        let resolver = self.resolver(&request.scope)?;
+        let mut resolved =
+            resolver.allowed(&request.path, Lookup { follow: true, parents: request.parents }, Access::Change)?;
         if request.mode.is_some_and(|mode| mode > 0o7777) {
-            return Err(Error::at(ErrorCode::InvalidArgument, &place.asked, "a mode has at most the bits 07777"));
+            return Err(Error::at(ErrorCode::InvalidArgument, &resolved.asked, "a mode has at most the bits 07777"));
         }
-        let shown = place.shown.clone();
-        let Some(name) = place.name.clone() else {
+        let shown = resolved.shown.clone();
+        let Some(name) = resolved.name.clone() else {
             // The path is a directory that was opened, so it exists.
             return match request.exist_ok {
                 true => Ok(MkdirOutput { path: shown, created: false }),
-                false => Err(place.fault(Errno::EXIST)),
+                false => Err(resolved.error(Errno::EXIST)),
             };
         };
-        place.make_parents()?;
-        match rustix::fs::mkdirat(&place.dir, &name[..], Mode::from_raw_mode(request.mode.unwrap_or(0o777))) {
+        resolved.make_parents()?;
+        match rustix::fs::mkdirat(&resolved.dir, &name[..], Mode::from_raw_mode(request.mode.unwrap_or(0o777))) {
             Ok(()) => {
                 if let Some(mode) = request.mode {
                     // The umask doesn't apply to a mode that was asked for.
-                    let dir = place.open_dir()?;
-                    rustix::fs::fchmod(dir, Mode::from_raw_mode(mode)).map_err(|error| place.fault(error))?;
+                    let dir = resolved.open_dir()?;
+                    rustix::fs::fchmod(dir, Mode::from_raw_mode(mode)).map_err(|error| resolved.error(error))?;
                 }
                 Ok(MkdirOutput { path: shown, created: true })
             }
-            Err(Errno::EXIST) if request.exist_ok => match kind_of(&place.stat()?) {
+            Err(Errno::EXIST) if request.exist_ok => match kind_of(&resolved.stat()?) {
                 Kind::Dir => Ok(MkdirOutput { path: shown, created: false }),
-                _ => Err(place.fault(Errno::EXIST)),
+                _ => Err(resolved.error(Errno::EXIST)),
             },
-            Err(error) => Err(place.fault(error)),
+            Err(error) => Err(resolved.error(error)),
         }
     }
 }

@@ -15,11 +15,11 @@ use rustix::io::Errno;
 
 use crate::Files;
 use crate::budget::{Cancel, Deadline, Gaps};
-use crate::fault::fault;
+use crate::errno::error_at;
 use crate::identity::kind_of;
 use crate::pattern::{Pattern, Style};
-use crate::veil::Veil;
-use crate::view::{Access, Way};
+use crate::resolve::{Access, Lookup};
+use crate::visibility::Visibility;
 use crate::walk::{Order, Walk, join};
 use collect::Collector;
 use search::{Outcome, Search};
@@ -60,73 +60,73 @@ impl Files {
         }
         let glob = request.glob.as_ref().map(|glob| Pattern::new(glob, Style::default())).transpose()?;
         let deadline = Deadline::after(request.budget_ms);
-        let view = self.view(&request.scope)?;
-        let path = request.path.clone().unwrap_or_else(|| view.start());
-        let place = view.allowed(&path, Way { follow: true, parents: false }, Access::Read)?;
+        let resolver = self.resolver(&request.scope)?;
+        let path = request.path.clone().unwrap_or_else(|| resolver.start());
+        let resolved = resolver.allowed(&path, Lookup { follow: true, parents: false }, Access::Read)?;
         let collector = Mutex::new(Collector::new(request.max_count));
         let shared = Shared {
             request,
-            start: &place.shown,
+            start: &resolved.shown,
             deadline: &deadline,
             cancel,
             collector,
             searched: AtomicU64::new(0),
         };
         let mut gaps = Gaps::default();
-        match kind_of(&place.stat()?) {
+        match kind_of(&resolved.stat()?) {
             // No line has a line break in it.
             _ if request.pattern.contains('\n') => {}
             Kind::Dir => {
-                let dir = place.open_dir()?;
-                let veil = view.veil(&dir)?;
-                let workdir = view.workdir_below(&dir);
-                let mut walk = Walk::new(dir, &place.shown, Order::Path, &veil, &deadline, cancel)?;
+                let dir = resolved.open_dir()?;
+                let visibility = resolver.visibility(&dir)?;
+                let workdir = resolver.workdir_below(&dir);
+                let mut walk = Walk::new(dir, &resolved.shown, Order::Path, &visibility, &deadline, cancel)?;
                 if let Some(workdir) = &workdir {
                     walk.begin_with(workdir, |path| shared.enters(path, glob.as_ref()));
                 }
-                gaps = shared.tree(walk, &veil, glob.as_ref())?;
+                gaps = shared.tree(walk, &visibility, glob.as_ref())?;
             }
             Kind::File => {
-                let file = place.open(OFlags::RDONLY | OFlags::NONBLOCK)?;
-                let wanted = glob.is_none_or(|glob| glob.matches(place.name().unwrap_or_default()));
+                let file = resolved.open(OFlags::RDONLY | OFlags::NONBLOCK)?;
+                let wanted = glob.is_none_or(|glob| glob.matches(resolved.name().unwrap_or_default()));
                 if wanted {
                     let mut search = Search::new(request);
                     shared.searched.fetch_add(1, Ordering::Relaxed);
                     let outcome = search.file(&file, shared.most(), &|| shared.is_over());
-                    let lines = match outcome.map_err(|error| place.fault(error))? {
+                    let lines = match outcome.map_err(|error| resolved.error(error))? {
                         Outcome::Lines(lines) => lines,
                         Outcome::Binary => Vec::new(),
                         Outcome::Stopped => {
                             gaps.limit(deadline.detail());
                             Vec::new()
                         }
-                        Outcome::LineTooLong => return Err(too_long(&place.asked)),
+                        Outcome::LineTooLong => return Err(too_long(&resolved.asked)),
                     };
-                    let found = (!lines.is_empty()).then(|| FileMatches { path: place.shown.clone(), lines });
+                    let found = (!lines.is_empty()).then(|| FileMatches { path: resolved.shown.clone(), lines });
                     lock(&shared.collector).add(0, found.into_iter().collect());
                 }
             }
-            _ => return Err(place.fault(Errno::NXIO)),
+            _ => return Err(resolved.error(Errno::NXIO)),
         }
         cancel.check()?;
         let searched = shared.searched.into_inner();
         let collector = shared.collector.into_inner().unwrap_or_else(PoisonError::into_inner);
         let (files, count, more) = collector.finish();
         gaps.merge(more);
-        Ok(GrepOutput { path: place.shown, files, count, searched, partial: gaps.into_partial() })
+        Ok(GrepOutput { path: resolved.shown, files, count, searched, partial: gaps.into_partial() })
     }
 }
 
 impl Shared<'_> {
     /// Searches a tree.
-    fn tree(&self, mut walk: Walk<'_>, veil: &Veil<'_>, glob: Option<&Pattern>) -> Result<Gaps> {
+    fn tree(&self, mut walk: Walk<'_>, visibility: &Visibility<'_>, glob: Option<&Pattern>) -> Result<Gaps> {
         let threads = std::thread::available_parallelism().map_or(2, usize::from).min(MAX_THREADS);
         // Few batches wait, for each holds a directory open.
         let (sender, receiver) = sync_channel(threads * 4);
         let receiver = Mutex::new(receiver);
         std::thread::scope(|scope| {
             let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| self.work(&receiver))).collect();
-            let walked = self.walk(&mut walk, veil, glob, sender);
+            let walked = self.walk(&mut walk, visibility, glob, sender);
             let mut gaps = std::mem::take(&mut walk.gaps);
             for worker in workers {
                 match worker.join() {
@@ -149,7 +149,7 @@ impl Shared<'_> {
     fn walk(
         &self,
         walk: &mut Walk<'_>,
-        veil: &Veil<'_>,
+        visibility: &Visibility<'_>,
         glob: Option<&Pattern>,
         sender: SyncSender<Batch>,
     ) -> Result<()> {
@@ -158,7 +158,9 @@ impl Shared<'_> {
         while let Some(found) = walk.next()? {
             match found.kind {
                 Kind::Dir if self.enters(&found.path, glob) => walk.enter(&found),
-                Kind::File if glob.is_none_or(|glob| glob.matches(&found.path)) && veil.opens(&found.path) => {
+                Kind::File
+                    if glob.is_none_or(|glob| glob.matches(&found.path)) && visibility.allows_reading(&found.path) =>
+                {
                     let full =
                         batch.take_if(|batch| batch.files.len() >= BATCH || !Arc::ptr_eq(&batch.dir, &found.dir));
                     if let Some(full) = full
@@ -202,7 +204,7 @@ impl Shared<'_> {
                     Ok(Outcome::LineTooLong) => gaps.unreadable(&too_long(&join(self.start, path))),
                     // It has gone, or become something else, since it was listed.
                     Err(Errno::NOENT | Errno::LOOP | Errno::NXIO | Errno::ISDIR | Errno::AGAIN) => {}
-                    Err(error) => gaps.unreadable(&fault(&join(self.start, path), error)),
+                    Err(error) => gaps.unreadable(&error_at(&join(self.start, path), error)),
                 }
             }
             if self.deadline.is_over() {

@@ -11,8 +11,8 @@ use podbay_proto::{Error, ErrorCode, Result};
 use rustix::fs::{OFlags, Stat};
 
 use crate::identity::{kind_of, mode, modified, size};
-use crate::place::Place;
-use crate::view::{Access, Way};
+use crate::resolve::{Access, Lookup};
+use crate::resolved_path::ResolvedPath;
 use crate::{Content, Files};
 
 /// How much of a file decides whether it is text.
@@ -28,9 +28,9 @@ impl Files {
     /// When the path can't be opened or isn't a regular file, when a binary file is larger than asked for, and when the
     /// offset lies behind the end.
     pub fn read(&self, request: &Read) -> Result<(ReadOutput, Content)> {
-        let (place, mut file, stat) = self.open_file(&request.path, &request.scope)?;
+        let (resolved, mut file, stat) = self.open_file(&request.path, &request.scope)?;
         let mut output = ReadOutput {
-            path: place.shown.clone(),
+            path: resolved.shown.clone(),
             encoding: Encoding::Binary,
             empty: false,
             no_lines_requested: false,
@@ -46,12 +46,12 @@ impl Files {
             let start = range.start.min(output.size);
             let length = (output.size - start).min(range.length.unwrap_or(u64::MAX));
             output.bytes = Some(ByteWindow { start, length });
-            let content = part(file, start, length).map_err(|error| place.fault(error))?;
+            let content = part(file, start, length).map_err(|error| resolved.error(error))?;
             return Ok((output, content));
         }
         // One more than there is, so that the end is seen without another buffer.
         let mut head = Vec::with_capacity(output.size.min(SNIFFED as u64) as usize + 1);
-        (&mut file).take(SNIFFED as u64).read_to_end(&mut head).map_err(|error| place.fault(error))?;
+        (&mut file).take(SNIFFED as u64).read_to_end(&mut head).map_err(|error| resolved.error(error))?;
         // Files of the kernel have no size and yet a content, so what counts is what can be read.
         if head.is_empty() {
             output.empty = true;
@@ -60,7 +60,7 @@ impl Files {
         }
         output.binary_by_extension = request.binary_by_extension && media::is_binary(request.path.as_bytes());
         if output.binary_by_extension || !page::is_text(&head) {
-            return whole(&place, file, output, request.max_binary_bytes);
+            return whole(&resolved, file, output, request.max_binary_bytes);
         }
         if request.limit <= 0 {
             output.no_lines_requested = true;
@@ -74,14 +74,14 @@ impl Files {
             bytes: request.max_bytes.saturating_sub(request.reserve_bytes).min(page::MOST),
             count: output.size <= request.count_lines_up_to,
         };
-        let page = page::read(&head, &mut file, &wanted).map_err(|error| place.fault(error))?;
+        let page = page::read(&head, &mut file, &wanted).map_err(|error| resolved.error(error))?;
         if std::str::from_utf8(&page.text).is_err() {
-            return whole(&place, file, output, request.max_binary_bytes);
+            return whole(&resolved, file, output, request.max_binary_bytes);
         }
         if page.complete_lines == 0 && page.truncated.is_none() {
             let lines = page.seen_lines;
             let message = format!("Line offset {offset} exceeds file length ({lines} lines)");
-            return Err(Error::at(ErrorCode::OffsetPastEnd, &place.asked, message).with_count(lines));
+            return Err(Error::at(ErrorCode::OffsetPastEnd, &resolved.asked, message).with_count(lines));
         }
         // A first line that doesn't fit counts as read, so that the next page doesn't begin with it again.
         let end_line = offset + page.complete_lines.max(1);
@@ -98,13 +98,13 @@ impl Files {
     /// # Errors
     /// When the path can't be opened or isn't a regular file.
     pub fn open_download(&self, request: &Download) -> Result<(DownloadOutput, std::io::Take<File>)> {
-        let (place, mut file, stat) = self.open_file(&request.path, &request.scope)?;
+        let (resolved, mut file, stat) = self.open_file(&request.path, &request.scope)?;
         let size = size(&stat);
         let start = request.start.min(size);
         let length = (size - start).min(request.length.unwrap_or(u64::MAX));
-        file.seek(SeekFrom::Start(start)).map_err(|error| place.fault(error))?;
+        file.seek(SeekFrom::Start(start)).map_err(|error| resolved.error(error))?;
         let output =
-            DownloadOutput { path: place.shown, size, start, length, mode: mode(&stat), modified: modified(&stat) };
+            DownloadOutput { path: resolved.shown, size, start, length, mode: mode(&stat), modified: modified(&stat) };
         Ok((output, file.take(length)))
     }
 
@@ -113,39 +113,39 @@ impl Files {
         &self,
         path: &podbay_proto::RawPath,
         scope: &podbay_proto::files::Scope,
-    ) -> Result<(Place, File, Stat)> {
-        let view = self.view(scope)?;
-        let place = view.allowed(path, Way { follow: true, parents: false }, Access::Read)?;
+    ) -> Result<(ResolvedPath, File, Stat)> {
+        let resolver = self.resolver(scope)?;
+        let resolved = resolver.allowed(path, Lookup { follow: true, parents: false }, Access::Read)?;
         // Looked at before it is opened: opening a device can have effects, and a pipe would wait for a writer.
-        expect_file(&place, &place.stat()?)?;
-        let file = place.open(OFlags::RDONLY | OFlags::NONBLOCK)?;
-        let stat = rustix::fs::fstat(&file).map_err(|error| place.fault(error))?;
-        expect_file(&place, &stat)?;
-        Ok((place, file.into(), stat))
+        expect_file(&resolved, &resolved.stat()?)?;
+        let file = resolved.open(OFlags::RDONLY | OFlags::NONBLOCK)?;
+        let stat = rustix::fs::fstat(&file).map_err(|error| resolved.error(error))?;
+        expect_file(&resolved, &stat)?;
+        Ok((resolved, file.into(), stat))
     }
 }
 
 /// The error when it isn't a regular file.
-pub(crate) fn expect_file(place: &Place, stat: &Stat) -> Result<()> {
+pub(crate) fn expect_file(resolved: &ResolvedPath, stat: &Stat) -> Result<()> {
     match kind_of(stat) {
         Kind::File => Ok(()),
-        Kind::Dir => Err(place.fault(rustix::io::Errno::ISDIR)),
-        Kind::Link => Err(place.fault(rustix::io::Errno::LOOP)),
-        _ => Err(place.fault(rustix::io::Errno::NXIO)),
+        Kind::Dir => Err(resolved.error(rustix::io::Errno::ISDIR)),
+        Kind::Link => Err(resolved.error(rustix::io::Errno::LOOP)),
+        _ => Err(resolved.error(rustix::io::Errno::NXIO)),
     }
 }
 
 /// A file that isn't text, whole.
-fn whole(place: &Place, mut file: File, mut output: ReadOutput, most: u64) -> Result<(ReadOutput, Content)> {
-    let size = file.metadata().map_err(|error| place.fault(error))?.len();
+fn whole(resolved: &ResolvedPath, mut file: File, mut output: ReadOutput, most: u64) -> Result<(ReadOutput, Content)> {
+    let size = file.metadata().map_err(|error| resolved.error(error))?.len();
     if size > most {
         let message = format!("Binary file exceeds maximum preview size of {most} bytes; it has {size}");
-        return Err(Error::at(ErrorCode::TooLarge, &place.asked, message).with_count(size));
+        return Err(Error::at(ErrorCode::TooLarge, &resolved.asked, message).with_count(size));
     }
     output.encoding = Encoding::Binary;
     output.size = size;
-    file.rewind().map_err(|error| place.fault(error))?;
-    let content = part(file, 0, size).map_err(|error| place.fault(error))?;
+    file.rewind().map_err(|error| resolved.error(error))?;
+    let content = part(file, 0, size).map_err(|error| resolved.error(error))?;
     Ok((output, content))
 }
 

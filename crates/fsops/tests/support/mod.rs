@@ -8,7 +8,7 @@ use podbay_fsops::{Cancel, Files, Settings};
 use podbay_proto::files::*;
 use podbay_proto::{RawPath, Result};
 
-pub struct Desk {
+pub struct Fixture {
     pub dir: tempfile::TempDir,
     pub files: Files,
 }
@@ -17,12 +17,12 @@ pub fn raw(path: impl AsRef<Path>) -> RawPath {
     path.as_ref().as_os_str().as_bytes().into()
 }
 
-impl Desk {
+impl Fixture {
     pub fn new() -> Self {
         Self::with(|_| Settings::default())
     }
 
-    /// The working directory is always the desk itself.
+    /// The working directory is always the fixture itself.
     pub fn with(settings: impl FnOnce(&Path) -> Settings) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let real = dir.path().canonicalize().unwrap();
@@ -104,12 +104,12 @@ pub fn lines(output: &GrepOutput) -> Vec<String> {
 }
 
 /// Runs as an ordinary user, in a thread of its own when this is root.
-pub fn as_ordinary_user(desk: &Desk, run: impl FnOnce() + Send) {
+pub fn as_ordinary_user(fixture: &Fixture, run: impl FnOnce() + Send) {
     if !rustix::process::geteuid().is_root() {
         return run();
     }
-    // The desk itself is root's; the user has to get there.
-    std::fs::set_permissions(desk.dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    // The fixture itself is root's; the user has to get there.
+    std::fs::set_permissions(fixture.dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     std::thread::scope(|scope| {
         let done = scope.spawn(|| {
             rustix::thread::set_thread_groups(&[]).unwrap();

@@ -7,13 +7,13 @@ use podbay_proto::{Error, ErrorCode, RawPath, Result};
 use rustix::fs::{Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::fault::fault;
+use crate::errno::error_at;
 use crate::identity::lstat;
 use crate::rules::{Names, names};
 
 /// An open directory and a name in it: where an operation acts.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ResolvedPath {
     /// The deepest directory that exists.
     pub(crate) dir: OwnedFd,
     /// Directories that are missing between it and the name.
@@ -28,7 +28,7 @@ pub(crate) struct Place {
     pub(crate) shown: RawPath,
 }
 
-impl Place {
+impl ResolvedPath {
     /// The name, or the error that the path can't be used for this.
     pub(crate) fn name(&self) -> Result<&[u8]> {
         self.name.as_deref().ok_or_else(|| {
@@ -39,8 +39,8 @@ impl Place {
     }
 
     /// The error for a failed system call at this place.
-    pub(crate) fn fault(&self, error: impl Into<io::Error>) -> Error {
-        fault(&self.asked, error)
+    pub(crate) fn error(&self, error: impl Into<io::Error>) -> Error {
+        error_at(&self.asked, error)
     }
 
     /// The real path, for the rules: of the directory that is open, not of a text that is opened later.
@@ -54,23 +54,23 @@ impl Place {
     /// `lstat` of what is here.
     pub(crate) fn stat(&self) -> Result<Stat> {
         if !self.missing.is_empty() {
-            return Err(self.fault(Errno::NOENT));
+            return Err(self.error(Errno::NOENT));
         }
         match &self.name {
             Some(name) => lstat(&self.dir, name),
             None => rustix::fs::fstat(&self.dir),
         }
-        .map_err(|error| self.fault(error))
+        .map_err(|error| self.error(error))
     }
 
     /// Opens what is here. A link that has appeared since isn't followed.
     pub(crate) fn open(&self, flags: OFlags) -> Result<OwnedFd> {
         if !self.missing.is_empty() {
-            return Err(self.fault(Errno::NOENT));
+            return Err(self.error(Errno::NOENT));
         }
         let name = self.name.as_deref().unwrap_or(b".");
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
-        rustix::fs::openat(&self.dir, name, flags, Mode::empty()).map_err(|error| self.fault(error))
+        rustix::fs::openat(&self.dir, name, flags, Mode::empty()).map_err(|error| self.error(error))
     }
 
     /// Opens the directory here, for reading.
@@ -84,11 +84,11 @@ impl Place {
             match rustix::fs::mkdirat(&self.dir, &name[..], Mode::from_raw_mode(0o777)) {
                 // Someone else may have made it meanwhile.
                 Ok(()) | Err(Errno::EXIST) => {}
-                Err(error) => return Err(self.fault(error)),
+                Err(error) => return Err(self.error(error)),
             }
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             self.dir =
-                rustix::fs::openat(&self.dir, &name[..], flags, Mode::empty()).map_err(|error| self.fault(error))?;
+                rustix::fs::openat(&self.dir, &name[..], flags, Mode::empty()).map_err(|error| self.error(error))?;
         }
         Ok(())
     }

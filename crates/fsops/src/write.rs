@@ -11,10 +11,10 @@ use rustix::io::Errno;
 
 use crate::Files;
 use crate::identity::{Identity, lstat, mode, modified, size};
-use crate::place::Place;
 use crate::read::expect_file;
+use crate::resolve::{Access, Lookup};
+use crate::resolved_path::ResolvedPath;
 use crate::temporary::{Temporary, spool};
-use crate::view::{Access, Way};
 
 /// A write under way. Nothing is at its path until [`commit`](Self::commit); dropped before that, it leaves nothing behind.
 #[derive(Debug)]
@@ -31,10 +31,10 @@ impl Files {
     /// # Errors
     /// When the path can't be written to: then no byte needs to be sent.
     pub fn start_write(&self, request: &Write) -> Result<PendingWrite> {
-        let view = self.view(&request.scope)?;
-        let way = Way { follow: !request.create_only, parents: request.parents };
-        let place = view.allowed(&request.path, way, Access::Change)?;
-        let target = Target::new(place, request.create_only, request.mode, request.length)?;
+        let resolver = self.resolver(&request.scope)?;
+        let lookup = Lookup { follow: !request.create_only, parents: request.parents };
+        let resolved = resolver.allowed(&request.path, lookup, Access::Change)?;
+        let target = Target::new(resolved, request.create_only, request.mode, request.length)?;
         Ok(PendingWrite { files: self.clone(), target, length: request.length, written: 0 })
     }
 }
@@ -61,8 +61,8 @@ impl PendingWrite {
         if self.length.is_some_and(|length| self.written != length) {
             return Err(self.wrong_length());
         }
-        let _lock = self.files.lock(self.target.place.lock_key());
-        let path = self.target.place.shown.clone();
+        let _lock = self.files.lock(self.target.resolved.lock_key());
+        let path = self.target.resolved.shown.clone();
         let done = self.target.commit(None)?;
         Ok(WriteOutput {
             path,
@@ -77,7 +77,7 @@ impl PendingWrite {
     fn wrong_length(&self) -> Error {
         let (written, length) = (self.written, self.length.unwrap_or(0));
         let message = format!("{length} bytes were announced and {written} arrived; nothing was written");
-        Error::at(ErrorCode::BadMessage, &self.target.place.asked, message)
+        Error::at(ErrorCode::BadMessage, &self.target.resolved.asked, message)
     }
 }
 
@@ -100,7 +100,7 @@ enum Waiting {
 /// A file that is being written, new or instead of another.
 #[derive(Debug)]
 pub(crate) struct Target {
-    pub(crate) place: Place,
+    pub(crate) resolved: ResolvedPath,
     create_only: bool,
     mode: Option<u32>,
     waiting: Waiting,
@@ -108,33 +108,40 @@ pub(crate) struct Target {
 
 impl Target {
     /// Prepares to write at a place, so many bytes where that is known.
-    pub(crate) fn new(place: Place, create_only: bool, mode: Option<u32>, length: Option<u64>) -> Result<Self> {
-        let name = place.name()?.to_vec();
+    pub(crate) fn new(
+        resolved: ResolvedPath,
+        create_only: bool,
+        mode: Option<u32>,
+        length: Option<u64>,
+    ) -> Result<Self> {
+        let name = resolved.name()?.to_vec();
         if mode.is_some_and(|mode| mode > 0o7777) {
             let message = "a mode has at most the bits 07777";
-            return Err(Error::at(ErrorCode::InvalidArgument, &place.asked, message));
+            return Err(Error::at(ErrorCode::InvalidArgument, &resolved.asked, message));
         }
-        if place.names_dir {
-            return Err(place.fault(Errno::ISDIR));
+        if resolved.names_dir {
+            return Err(resolved.error(Errno::ISDIR));
         }
-        let old = match lstat(&place.dir, &name) {
+        let old = match lstat(&resolved.dir, &name) {
             // Its directory isn't there yet. It is made at the end; until then the bytes wait in the one above.
-            _ if !place.missing.is_empty() => None,
-            Ok(_) if create_only => return Err(place.fault(Errno::EXIST)),
+            _ if !resolved.missing.is_empty() => None,
+            Ok(_) if create_only => return Err(resolved.error(Errno::EXIST)),
             Ok(stat) => Some(stat),
             Err(Errno::NOENT) => None,
-            Err(error) => return Err(place.fault(error)),
+            Err(error) => return Err(resolved.error(error)),
         };
         let waiting = match &old {
-            None => Waiting::Beside(Temporary::in_dir(&place.dir, 0o666, length).map_err(|error| place.fault(error))?),
+            None => {
+                Waiting::Beside(Temporary::in_dir(&resolved.dir, 0o666, length).map_err(|error| resolved.error(error))?)
+            }
             Some(stat) => {
-                expect_file(&place, stat)?;
+                expect_file(&resolved, stat)?;
                 // Renaming asks only the directory, but a file that its user made read-only is meant to stay.
-                writable(&place, &name).map_err(|error| place.fault(error))?;
-                beside(&place, stat, length).map_err(|error| place.fault(error))?
+                writable(&resolved, &name).map_err(|error| resolved.error(error))?;
+                beside(&resolved, stat, length).map_err(|error| resolved.error(error))?
             }
         };
-        Ok(Self { place, create_only, mode, waiting })
+        Ok(Self { resolved, create_only, mode, waiting })
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
@@ -142,78 +149,78 @@ impl Target {
             Waiting::Beside(temporary) => &mut temporary.file,
             Waiting::Elsewhere(file) => file,
         };
-        file.write_all(bytes).map_err(|error| self.place.fault(error))
+        file.write_all(bytes).map_err(|error| self.resolved.error(error))
     }
 
     /// Puts the file in its place. With `expected`, only if the target is still that one.
     pub(crate) fn commit(self, expected: Option<Identity>) -> Result<Done> {
-        let Self { mut place, create_only, mode: wanted_mode, waiting } = self;
-        place.make_parents()?;
-        let name = place.name()?;
-        let old = match lstat(&place.dir, name) {
+        let Self { mut resolved, create_only, mode: wanted_mode, waiting } = self;
+        resolved.make_parents()?;
+        let name = resolved.name()?;
+        let old = match lstat(&resolved.dir, name) {
             Ok(stat) => Some(stat),
             Err(Errno::NOENT) => None,
-            Err(error) => return Err(place.fault(error)),
+            Err(error) => return Err(resolved.error(error)),
         };
         if expected.is_some() && old.as_ref().map(Identity::from) != expected {
             let message =
                 "was changed by someone else meanwhile; nothing was written. Read it again and repeat the edit";
-            return Err(Error::at(ErrorCode::Conflict, &place.asked, message));
+            return Err(Error::at(ErrorCode::Conflict, &resolved.asked, message));
         }
         if let Some(stat) = &old
             && !create_only
         {
-            expect_file(&place, stat)?;
+            expect_file(&resolved, stat)?;
         }
-        let fault = |error: Errno| place.fault(error);
+        let failed = |error: Errno| resolved.error(error);
         let mut source = match waiting {
             Waiting::Beside(temporary) => {
-                let file = temporary.file.try_clone().map_err(|error| place.fault(error))?;
+                let file = temporary.file.try_clone().map_err(|error| resolved.error(error))?;
                 let kept = match (&old, wanted_mode) {
                     (Some(old), _) => keep(&file, old, wanted_mode),
                     (None, Some(mode)) => rustix::fs::fchmod(&file, Mode::from_raw_mode(mode)).map(|()| true),
                     (None, None) => Ok(true),
                 };
-                if kept.map_err(fault)? {
-                    match temporary.name(&place.dir, name, !create_only) {
+                if kept.map_err(failed)? {
+                    match temporary.name(&resolved.dir, name, !create_only) {
                         Ok(()) => {
-                            let stat = rustix::fs::fstat(&file).map_err(fault)?;
+                            let stat = rustix::fs::fstat(&file).map_err(failed)?;
                             return Ok(Done { stat, created: old.is_none(), in_place: false });
                         }
                         // A mount point, or a file of someone else in a directory like /tmp.
                         Err(Errno::BUSY | Errno::XDEV | Errno::PERM | Errno::ACCESS)
                             if old.is_some() && !create_only => {}
-                        Err(error) => return Err(fault(error)),
+                        Err(error) => return Err(failed(error)),
                     }
                 }
                 file
             }
             Waiting::Elsewhere(file) => file,
         };
-        let stat = overwrite(&place, &mut source, wanted_mode)?;
+        let stat = overwrite(&resolved, &mut source, wanted_mode)?;
         Ok(Done { stat, created: false, in_place: true })
     }
 }
 
 /// Whether this process may write to a file.
-fn writable(place: &Place, name: &[u8]) -> rustix::io::Result<()> {
-    match rustix::fs::accessat(&place.dir, name, Permission::WRITE_OK, AtFlags::EACCESS) {
+fn writable(resolved: &ResolvedPath, name: &[u8]) -> rustix::io::Result<()> {
+    match rustix::fs::accessat(&resolved.dir, name, Permission::WRITE_OK, AtFlags::EACCESS) {
         // Older kernels can only ask for the real user, who is the effective one here.
         Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => {
-            rustix::fs::accessat(&place.dir, name, Permission::WRITE_OK, AtFlags::empty())
+            rustix::fs::accessat(&resolved.dir, name, Permission::WRITE_OK, AtFlags::empty())
         }
         answer => answer,
     }
 }
 
 /// Where the bytes that replace the file `old` wait.
-fn beside(place: &Place, old: &Stat, length: Option<u64>) -> rustix::io::Result<Waiting> {
-    let dir = rustix::fs::fstat(&place.dir)?;
+fn beside(resolved: &ResolvedPath, old: &Stat, length: Option<u64>) -> rustix::io::Result<Waiting> {
+    let dir = rustix::fs::fstat(&resolved.dir)?;
     // A mount point can't be renamed over.
     if dir.st_dev != old.st_dev {
         return Ok(Waiting::Elsewhere(spool()?));
     }
-    match Temporary::in_dir(&place.dir, 0o600, length) {
+    match Temporary::in_dir(&resolved.dir, 0o600, length) {
         Ok(temporary) => Ok(Waiting::Beside(temporary)),
         Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Ok(Waiting::Elsewhere(spool()?)),
         Err(error) => Err(error),
@@ -239,9 +246,9 @@ fn keep(file: &File, old: &Stat, wanted_mode: Option<u32>) -> rustix::io::Result
 }
 
 /// Writes over the file at a place, keeping the file itself.
-fn overwrite(place: &Place, source: &mut File, wanted_mode: Option<u32>) -> Result<Stat> {
-    let mut target = File::from(place.open(OFlags::WRONLY | OFlags::NONBLOCK)?);
-    expect_file(place, &rustix::fs::fstat(target.as_fd()).map_err(|error| place.fault(error))?)?;
+fn overwrite(resolved: &ResolvedPath, source: &mut File, wanted_mode: Option<u32>) -> Result<Stat> {
+    let mut target = File::from(resolved.open(OFlags::WRONLY | OFlags::NONBLOCK)?);
+    expect_file(resolved, &rustix::fs::fstat(target.as_fd()).map_err(|error| resolved.error(error))?)?;
     let copied: io::Result<Stat> = (|| {
         source.rewind()?;
         let length = io::copy(source, &mut target)?;
@@ -251,7 +258,7 @@ fn overwrite(place: &Place, source: &mut File, wanted_mode: Option<u32>) -> Resu
         }
         Ok(rustix::fs::fstat(&target)?)
     })();
-    copied.map_err(|error| place.fault(error))
+    copied.map_err(|error| resolved.error(error))
 }
 
 #[cfg(test)]
@@ -265,10 +272,10 @@ mod tests {
         let path = dir.path().join("f");
         std::fs::write(&path, content).unwrap();
         let files = Files::new(Settings { workdir: dir.path().to_owned(), ..Settings::default() });
-        let view = files.view(&podbay_proto::files::Scope::default()).unwrap();
-        let place = view.allowed(&"f".into(), Way { follow: true, parents: true }, Access::Change).unwrap();
-        let identity = Identity::from(&place.stat().unwrap());
-        let mut target = Target::new(place, false, None, None).unwrap();
+        let resolver = files.resolver(&podbay_proto::files::Scope::default()).unwrap();
+        let resolved = resolver.allowed(&"f".into(), Lookup { follow: true, parents: true }, Access::Change).unwrap();
+        let identity = Identity::from(&resolved.stat().unwrap());
+        let mut target = Target::new(resolved, false, None, None).unwrap();
         target.write(b"new").unwrap();
         (dir, target, identity)
     }

@@ -12,11 +12,11 @@ use podbay_proto::{Error, ErrorCode, RawPath, Result};
 use rustix::fs::{CWD, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::fault::{code, fault};
+use crate::errno::{error_at, error_code};
 use crate::identity::{kind_of, lstat};
-use crate::place::{Place, real_path};
+use crate::resolved_path::{ResolvedPath, real_path};
 use crate::rules::{Names, Rules, absolute, names};
-use crate::veil::Veil;
+use crate::visibility::Visibility;
 use crate::{Files, Settings};
 
 /// As many links as the kernel follows in one path.
@@ -38,7 +38,7 @@ pub(crate) enum Access {
 
 /// How a path is to be followed to its place.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Way {
+pub(crate) struct Lookup {
     /// A link at the end is followed. A link before the end always is.
     pub(crate) follow: bool,
     /// Directories before the end may be missing.
@@ -46,7 +46,7 @@ pub(crate) struct Way {
 }
 
 /// A scope, ready for use: its root is open, its rules are known.
-pub(crate) struct View<'a> {
+pub(crate) struct Resolver<'a> {
     settings: &'a Settings,
     root: Option<Root>,
     base: Names,
@@ -63,12 +63,12 @@ struct Root {
 
 impl Files {
     /// Makes a scope ready.
-    pub(crate) fn view(&self, scope: &Scope) -> Result<View<'_>> {
-        View::new(&self.shared.settings, scope)
+    pub(crate) fn resolver(&self, scope: &Scope) -> Result<Resolver<'_>> {
+        Resolver::new(&self.shared.settings, scope)
     }
 }
 
-impl<'a> View<'a> {
+impl<'a> Resolver<'a> {
     fn new(settings: &'a Settings, scope: &Scope) -> Result<Self> {
         let rerooted = |names: Names| settings.reroot(&names).unwrap_or(names);
         let workdir = scope.workdir.as_ref().map(absolute_names).transpose()?;
@@ -78,7 +78,7 @@ impl<'a> View<'a> {
         let base;
         if let Some(path) = &scope.root {
             let names = rerooted(absolute_names(path)?);
-            let dir = open_plain(&absolute(&names)).map_err(|error| fault(path, error))?;
+            let dir = open_plain(&absolute(&names)).map_err(|error| error_at(path, error))?;
             base = match scope.virtual_paths {
                 true => workdir.unwrap_or_default(),
                 // Outside of the root a working directory is of no use.
@@ -94,10 +94,10 @@ impl<'a> View<'a> {
             base = workdir.unwrap_or_else(default);
         }
         let is_virtual = scope.virtual_paths;
-        let mut view =
+        let mut resolver =
             Self { settings, root, base, is_virtual, rules: Rules::default(), rules_for_reads: scope.rules_for_reads };
-        view.rules = view.read_rules(scope)?;
-        Ok(view)
+        resolver.rules = resolver.read_rules(scope)?;
+        Ok(resolver)
     }
 
     /// The scope's prefixes as real paths.
@@ -139,11 +139,11 @@ impl<'a> View<'a> {
         for prefix in &scope.deny_prefixes {
             rules.deny.extend(to_real(prefix)?);
             // What a forbidden link leads to is forbidden as well.
-            let way = Way { follow: true, parents: false };
-            if let Ok(place) = self.place(prefix, way)
-                && let Ok(mut path) = real_path(&place.dir)
+            let lookup = Lookup { follow: true, parents: false };
+            if let Ok(resolved) = self.resolved(prefix, lookup)
+                && let Ok(mut path) = real_path(&resolved.dir)
             {
-                path.extend(place.name);
+                path.extend(resolved.name);
                 rules.deny.push(path);
             }
         }
@@ -157,7 +157,7 @@ impl<'a> View<'a> {
 
     /// Where the working directory is below an open directory, if it is. Real paths are compared, as walks meet them.
     pub(crate) fn workdir_below(&self, dir: &OwnedFd) -> Option<Names> {
-        let workdir = self.place(&self.start(), Way { follow: true, parents: false }).ok()?.real().ok()?;
+        let workdir = self.resolved(&self.start(), Lookup { follow: true, parents: false }).ok()?.real().ok()?;
         let below = workdir.strip_prefix(&real_path(dir).ok()?[..])?;
         (!below.is_empty()).then(|| below.to_vec())
     }
@@ -224,7 +224,7 @@ impl<'a> View<'a> {
     }
 
     /// Follows a path to its place. No rule is applied yet.
-    pub(crate) fn place(&self, path: &RawPath, way: Way) -> Result<Place> {
+    pub(crate) fn resolved(&self, path: &RawPath, lookup: Lookup) -> Result<ResolvedPath> {
         let (mut path_names, shown) = self.address(path)?;
         let mut names_dir = ends_as_dir(path.as_bytes());
         // `.` is the working directory and no name in the one above it: `rm -r .` is refused everywhere.
@@ -233,13 +233,20 @@ impl<'a> View<'a> {
             let name = match path_names.last() {
                 Some(last) if last != b".." && !bare => last.clone(),
                 _ => {
-                    let dir = self.open_dir(&path_names).map_err(|error| fault(path, error))?;
-                    return Ok(Place { dir, missing: Vec::new(), name: None, names_dir, asked: path.clone(), shown });
+                    let dir = self.open_dir(&path_names).map_err(|error| error_at(path, error))?;
+                    return Ok(ResolvedPath {
+                        dir,
+                        missing: Vec::new(),
+                        name: None,
+                        names_dir,
+                        asked: path.clone(),
+                        shown,
+                    });
                 }
             };
             let parent = &path_names[..path_names.len() - 1];
-            let (dir, missing) = self.open_deepest(parent, way.parents).map_err(|error| fault(path, error))?;
-            if way.follow && missing.is_empty() {
+            let (dir, missing) = self.open_deepest(parent, lookup.parents).map_err(|error| error_at(path, error))?;
+            if lookup.follow && missing.is_empty() {
                 match rustix::fs::readlinkat(&dir, &name[..], Vec::new()) {
                     Ok(target) => {
                         let target = target.into_bytes();
@@ -255,15 +262,15 @@ impl<'a> View<'a> {
                     }
                     // Not a link, or nothing at all: this is the place.
                     Err(Errno::INVAL | Errno::NOENT) => {}
-                    Err(error) => return Err(fault(path, error)),
+                    Err(error) => return Err(error_at(path, error)),
                 }
             }
             if names_dir && missing.is_empty() && lstat(&dir, &name).is_ok_and(|stat| kind_of(&stat) != Kind::Dir) {
-                return Err(fault(path, Errno::NOTDIR));
+                return Err(error_at(path, Errno::NOTDIR));
             }
-            return Ok(Place { dir, missing, name: Some(name), names_dir, asked: path.clone(), shown });
+            return Ok(ResolvedPath { dir, missing, name: Some(name), names_dir, asked: path.clone(), shown });
         }
-        Err(fault(path, Errno::LOOP))
+        Err(error_at(path, Errno::LOOP))
     }
 
     /// Opens the directory; where it may be missing, the deepest one above it that exists.
@@ -279,30 +286,30 @@ impl<'a> View<'a> {
                     }
                     return Ok((dir, missing));
                 }
-                Err(error) if may_miss && depth > 0 && code(&error) == ErrorCode::NotFound => depth -= 1,
+                Err(error) if may_miss && depth > 0 && error_code(&error) == ErrorCode::NotFound => depth -= 1,
                 Err(error) => return Err(error),
             }
         }
     }
 
     /// Follows a path to its place and applies the rules to it.
-    pub(crate) fn allowed(&self, path: &RawPath, way: Way, access: Access) -> Result<Place> {
+    pub(crate) fn allowed(&self, path: &RawPath, lookup: Lookup, access: Access) -> Result<ResolvedPath> {
         // A forbidden directory doesn't even tell what is missing in it, so the rules come first.
-        let place = self.place(path, Way { parents: true, ..way })?;
-        self.check(&place, access)?;
-        match place.missing.is_empty() || way.parents {
-            true => Ok(place),
-            false => Err(place.fault(Errno::NOENT)),
+        let resolved = self.resolved(path, Lookup { parents: true, ..lookup })?;
+        self.check(&resolved, access)?;
+        match resolved.missing.is_empty() || lookup.parents {
+            true => Ok(resolved),
+            false => Err(resolved.error(Errno::NOENT)),
         }
     }
 
-    fn check(&self, place: &Place, access: Access) -> Result<()> {
+    fn check(&self, resolved: &ResolvedPath, access: Access) -> Result<()> {
         let rules_hold = !self.rules.is_empty() && (access != Access::Read || self.rules_for_reads);
         let hidden_holds = access == Access::Remove && !self.settings.hidden.is_empty();
         if !rules_hold && !hidden_holds {
             return Ok(());
         }
-        let path = place.real()?;
+        let path = resolved.real()?;
         if rules_hold {
             let allowed = match access {
                 Access::Remove => self.rules.allows_all_below(&path),
@@ -315,7 +322,7 @@ impl<'a> View<'a> {
                     true => "contains something that a path rule of this scope protects",
                     false => "a path rule of this scope forbids it",
                 };
-                return Err(Error::at(ErrorCode::PolicyDenied, &place.asked, message));
+                return Err(Error::at(ErrorCode::PolicyDenied, &resolved.asked, message));
             }
         }
         let protects = |hidden: &Path| {
@@ -323,38 +330,38 @@ impl<'a> View<'a> {
         };
         if hidden_holds && self.settings.hidden.iter().any(|hidden| protects(hidden)) {
             let message = "contains the directory in which Podbay keeps its own state";
-            return Err(Error::at(ErrorCode::PolicyDenied, &place.asked, message));
+            return Err(Error::at(ErrorCode::PolicyDenied, &resolved.asked, message));
         }
         Ok(())
     }
 
     /// What a listing or search that starts at `dir` must leave out.
-    pub(crate) fn veil(&self, dir: &OwnedFd) -> Result<Veil<'_>> {
+    pub(crate) fn visibility(&self, dir: &OwnedFd) -> Result<Visibility<'_>> {
         let rules = (self.rules_for_reads && !self.rules.is_empty()).then_some(&self.rules);
         let start = if rules.is_some() { real_path(dir)? } else { Vec::new() };
         let hidden = self.settings.hidden.iter().filter_map(|path| {
             let name = path.file_name()?.as_bytes().to_vec();
             Some((name, rustix::fs::stat(path).ok()?))
         });
-        Ok(Veil { rules, start, hidden: hidden.collect() })
+        Ok(Visibility { rules, start, hidden: hidden.collect() })
     }
 
     /// What a link at `name` in `dir` leads to, opened without reading it. `path` is where it stands below the place that
     /// `start` names.
     pub(crate) fn link_target(&self, start: &RawPath, below: &[u8]) -> Result<(OwnedFd, Stat)> {
         let path = RawPath::from([start.as_bytes(), b"/", below].concat());
-        let place = self.allowed(&path, Way { follow: true, parents: false }, Access::Read)?;
-        let target = match &place.name {
-            None => place.dir,
+        let resolved = self.allowed(&path, Lookup { follow: true, parents: false }, Access::Read)?;
+        let target = match &resolved.name {
+            None => resolved.dir,
             Some(name) => rustix::fs::openat(
-                &place.dir,
+                &resolved.dir,
                 &name[..],
                 OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
                 Mode::empty(),
             )
-            .map_err(|error| fault(&path, error))?,
+            .map_err(|error| error_at(&path, error))?,
         };
-        let stat = rustix::fs::fstat(&target).map_err(|error| fault(&path, error))?;
+        let stat = rustix::fs::fstat(&target).map_err(|error| error_at(&path, error))?;
         Ok((target, stat))
     }
 }

@@ -10,10 +10,10 @@ use rustix::io::Errno;
 
 use crate::Files;
 use crate::identity::{Identity, kind_of, mode, same_file, size};
-use crate::pending::Target;
-use crate::place::Place;
+use crate::resolve::{Access, Lookup};
+use crate::resolved_path::ResolvedPath;
 use crate::temporary::rename_new;
-use crate::view::{Access, Way};
+use crate::write::Target;
 
 impl Files {
     /// Moves or renames.
@@ -22,31 +22,32 @@ impl Files {
     /// When either path can't be used, when something is at the new one and isn't to be replaced, and when a directory
     /// would have to go to another file system.
     pub fn relocate(&self, request: &Move) -> Result<MoveOutput> {
-        let view = self.view(&request.scope)?;
-        let from = view.allowed(&request.from, Way { follow: false, parents: false }, Access::Remove)?;
+        let resolver = self.resolver(&request.scope)?;
+        let from = resolver.allowed(&request.from, Lookup { follow: false, parents: false }, Access::Remove)?;
         let from_name = from.name()?;
         let stat = from.stat()?;
         let kind = kind_of(&stat);
-        let mut to = view.allowed(&request.to, Way { follow: false, parents: request.parents }, Access::Remove)?;
+        let mut to =
+            resolver.allowed(&request.to, Lookup { follow: false, parents: request.parents }, Access::Remove)?;
         let to_name = to.name()?.to_vec();
         if to.names_dir && kind != Kind::Dir {
-            return Err(to.fault(Errno::NOTDIR));
+            return Err(to.error(Errno::NOTDIR));
         }
         to.make_parents()?;
         let output = |copied| MoveOutput { from: from.shown.clone(), to: to.shown.clone(), kind, copied };
         // Renaming a file to another name of itself does nothing, says the standard; a caller expects one name less.
         if let Ok(there) = to.stat() {
             if !request.overwrite {
-                return Err(to.fault(Errno::EXIST));
+                return Err(to.error(Errno::EXIST));
             }
             if kind != Kind::Dir && kind_of(&there) == Kind::Dir {
-                return Err(to.fault(Errno::ISDIR));
+                return Err(to.error(Errno::ISDIR));
             }
             if kind == Kind::Dir && kind_of(&there) != Kind::Dir {
-                return Err(to.fault(Errno::NOTDIR));
+                return Err(to.error(Errno::NOTDIR));
             }
             if same_file(&stat, &there) && !self.same_name(&from, &to)? {
-                rustix::fs::unlinkat(&from.dir, from_name, AtFlags::empty()).map_err(|error| from.fault(error))?;
+                rustix::fs::unlinkat(&from.dir, from_name, AtFlags::empty()).map_err(|error| from.error(error))?;
                 return Ok(output(false));
             }
         }
@@ -65,27 +66,27 @@ impl Files {
                 let message = format!("can't be moved into itself, to '{}'", request.to);
                 Err(Error::at(ErrorCode::InvalidArgument, &from.asked, message))
             }
-            Err(error @ (Errno::EXIST | Errno::NOTEMPTY | Errno::ISDIR | Errno::NOTDIR)) => Err(to.fault(error)),
-            Err(error) => Err(from.fault(error)),
+            Err(error @ (Errno::EXIST | Errno::NOTEMPTY | Errno::ISDIR | Errno::NOTDIR)) => Err(to.error(error)),
+            Err(error) => Err(from.error(error)),
         }
     }
 
     /// Whether both places are the same name in the same directory.
-    fn same_name(&self, one: &Place, other: &Place) -> Result<bool> {
-        let one_dir = rustix::fs::fstat(&one.dir).map_err(|error| one.fault(error))?;
-        let other_dir = rustix::fs::fstat(&other.dir).map_err(|error| other.fault(error))?;
+    fn same_name(&self, one: &ResolvedPath, other: &ResolvedPath) -> Result<bool> {
+        let one_dir = rustix::fs::fstat(&one.dir).map_err(|error| one.error(error))?;
+        let other_dir = rustix::fs::fstat(&other.dir).map_err(|error| other.error(error))?;
         Ok(same_file(&one_dir, &other_dir) && one.name == other.name)
     }
 
     /// Moves to another file system: a copy that takes its name at one stroke, then the old name goes.
-    fn copy(&self, from: &Place, to: Place, kind: Kind, create_only: bool) -> Result<()> {
+    fn copy(&self, from: &ResolvedPath, to: ResolvedPath, kind: Kind, create_only: bool) -> Result<()> {
         let name = from.name()?;
         match kind {
             Kind::File => {
                 let mut source = File::from(from.open(OFlags::RDONLY | OFlags::NONBLOCK)?);
-                let stat = rustix::fs::fstat(&source).map_err(|error| from.fault(error))?;
+                let stat = rustix::fs::fstat(&source).map_err(|error| from.error(error))?;
                 let mut target = Target::new(to, create_only, Some(mode(&stat)), Some(size(&stat)))?;
-                io::copy(&mut source, &mut Sink(&mut target)).map_err(|error| from.fault(error))?;
+                io::copy(&mut source, &mut Sink(&mut target)).map_err(|error| from.error(error))?;
                 // What was written to the old name meanwhile would be lost.
                 if Identity::from(&from.stat()?) != Identity::from(&stat) {
                     let message =
@@ -95,11 +96,11 @@ impl Files {
                 target.commit(None)?;
             }
             Kind::Link => {
-                let text = rustix::fs::readlinkat(&from.dir, name, Vec::new()).map_err(|error| from.fault(error))?;
+                let text = rustix::fs::readlinkat(&from.dir, name, Vec::new()).map_err(|error| from.error(error))?;
                 if !create_only && to.stat().is_ok() {
-                    rustix::fs::unlinkat(&to.dir, to.name()?, AtFlags::empty()).map_err(|error| to.fault(error))?;
+                    rustix::fs::unlinkat(&to.dir, to.name()?, AtFlags::empty()).map_err(|error| to.error(error))?;
                 }
-                rustix::fs::symlinkat(text, &to.dir, to.name()?).map_err(|error| to.fault(error))?;
+                rustix::fs::symlinkat(text, &to.dir, to.name()?).map_err(|error| to.error(error))?;
             }
             _ => {
                 let message = format!(
@@ -109,7 +110,7 @@ impl Files {
                 return Err(Error::at(ErrorCode::Unsupported, &from.asked, message));
             }
         }
-        rustix::fs::unlinkat(&from.dir, name, AtFlags::empty()).map_err(|error| from.fault(error))
+        rustix::fs::unlinkat(&from.dir, name, AtFlags::empty()).map_err(|error| from.error(error))
     }
 }
 

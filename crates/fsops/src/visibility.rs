@@ -8,7 +8,7 @@ use crate::identity::{lstat, same_file};
 use crate::rules::{Names, Rules, names};
 
 /// What a listing leaves out: the daemon's own directories, and what the rules forbid.
-pub(crate) struct Veil<'a> {
+pub(crate) struct Visibility<'a> {
     pub(crate) rules: Option<&'a Rules>,
     /// The real path of the start; only known where there are rules.
     pub(crate) start: Names,
@@ -16,9 +16,9 @@ pub(crate) struct Veil<'a> {
     pub(crate) hidden: Vec<(Vec<u8>, Stat)>,
 }
 
-impl Veil<'_> {
+impl Visibility<'_> {
     /// Whether the name in `dir`, at `below` the start, is to be left out.
-    pub(crate) fn covers(&self, dir: impl AsFd, name: &[u8], below: &[u8]) -> bool {
+    pub(crate) fn hides(&self, dir: impl AsFd, name: &[u8], below: &[u8]) -> bool {
         if crate::temporary::is_temporary(name) {
             return true;
         }
@@ -35,7 +35,7 @@ impl Veil<'_> {
 
     /// Whether the content of the file at `below` the start may be read. It may be named as a part of the way to
     /// something that is allowed, and yet be forbidden itself.
-    pub(crate) fn opens(&self, below: &[u8]) -> bool {
+    pub(crate) fn allows_reading(&self, below: &[u8]) -> bool {
         self.rules.is_none_or(|rules| rules.allows(&[&self.start[..], &names(below)].concat()))
     }
 }

@@ -6,7 +6,7 @@ use podbay_proto::{Error, ErrorCode, RawPath};
 use rustix::io::Errno;
 
 /// The error for a failed system call on `path`.
-pub(crate) fn fault(path: &RawPath, error: impl Into<io::Error>) -> Error {
+pub(crate) fn error_at(path: &RawPath, error: impl Into<io::Error>) -> Error {
     let error = error.into();
     let (code, message) = describe(&error);
     match message {
@@ -16,7 +16,7 @@ pub(crate) fn fault(path: &RawPath, error: impl Into<io::Error>) -> Error {
 }
 
 /// The code for an I/O error.
-pub(crate) fn code(error: &io::Error) -> ErrorCode {
+pub(crate) fn error_code(error: &io::Error) -> ErrorCode {
     describe(error).0
 }
 

@@ -11,9 +11,9 @@ use rustix::fs::OFlags;
 
 use crate::Files;
 use crate::identity::{Identity, size};
-use crate::pending::Target;
 use crate::read::expect_file;
-use crate::view::{Access, Way};
+use crate::resolve::{Access, Lookup};
+use crate::write::Target;
 
 /// The largest file that can be edited: it is held in memory, twice.
 const MOST: u64 = 256 << 20;
@@ -26,32 +26,32 @@ impl Files {
     /// can't be read or written; when someone else changes it meanwhile. The file is unchanged then.
     pub fn edit(&self, request: &Edit, payload: &[u8]) -> Result<EditOutput> {
         let (old, new) = texts(request, payload)?;
-        let view = self.view(&request.scope)?;
-        let place = view.allowed(&request.path, Way { follow: true, parents: false }, Access::Change)?;
-        expect_file(&place, &place.stat()?)?;
-        let _lock = self.lock(place.lock_key());
-        let mut file = File::from(place.open(OFlags::RDONLY | OFlags::NONBLOCK)?);
-        let stat = rustix::fs::fstat(&file).map_err(|error| place.fault(error))?;
-        expect_file(&place, &stat)?;
+        let resolver = self.resolver(&request.scope)?;
+        let resolved = resolver.allowed(&request.path, Lookup { follow: true, parents: false }, Access::Change)?;
+        expect_file(&resolved, &resolved.stat()?)?;
+        let _lock = self.lock(resolved.lock_key());
+        let mut file = File::from(resolved.open(OFlags::RDONLY | OFlags::NONBLOCK)?);
+        let stat = rustix::fs::fstat(&file).map_err(|error| resolved.error(error))?;
+        expect_file(&resolved, &stat)?;
         let length = size(&stat);
         if length > MOST {
             let message = format!("has {length} bytes and files up to {MOST} can be edited");
-            return Err(Error::at(ErrorCode::TooLarge, &place.asked, message).with_count(length));
+            return Err(Error::at(ErrorCode::TooLarge, &resolved.asked, message).with_count(length));
         }
         let mut content = Vec::with_capacity(length as usize + 1);
-        (&mut file).take(MOST + 1).read_to_end(&mut content).map_err(|error| place.fault(error))?;
+        (&mut file).take(MOST + 1).read_to_end(&mut content).map_err(|error| resolved.error(error))?;
         if std::str::from_utf8(&content).is_err() {
             let message = "isn't a text file: it has bytes that aren't UTF-8";
-            return Err(Error::at(ErrorCode::NotText, &place.asked, message));
+            return Err(Error::at(ErrorCode::NotText, &resolved.asked, message));
         }
         let edited = match old.is_empty() {
-            true => Edited::fill(&content, new, &place.asked)?,
-            false => replace(&content, old, new, request.replace_all, &place.asked)?,
+            true => Edited::fill(&content, new, &resolved.asked)?,
+            false => replace(&content, old, new, request.replace_all, &resolved.asked)?,
         };
-        let path = place.shown.clone();
+        let path = resolved.shown.clone();
         let mut in_place = false;
         if let Some(content) = &edited.content {
-            let mut target = Target::new(place, false, None, Some(content.len() as u64))?;
+            let mut target = Target::new(resolved, false, None, Some(content.len() as u64))?;
             target.write(content)?;
             in_place = target.commit(Some(Identity::from(&stat)))?.in_place;
         }
