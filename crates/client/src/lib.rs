@@ -30,6 +30,7 @@ pub use podbay_proto::exec::{
 };
 pub use podbay_proto::files;
 pub use podbay_proto::session::{Lifetime, Protection, Wall, WallKind, Welcome};
+pub use podbay_proto::utf8;
 pub use podbay_proto::{Error as OperationError, ErrorCode, OPERATIONS, Operation, RawPath, Subject};
 
 pub use transfer::{Meter, Progress};

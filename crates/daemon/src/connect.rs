@@ -8,25 +8,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use podbay_proto::layout::{LOCK, LOG, SOCKET, START_LOCK};
 use podbay_proto::session::GREETING;
 use rustix::fs::FileType;
 
-use crate::serve::entrance::{HANDOVER, LAST_WORDS};
-use crate::serve::{LOCK, SOCKET};
+use crate::serve::fd_handover::{HANDOVER, LAST_WORDS};
 use crate::{descriptors, state_file, sys};
-
-/// Held while a daemon is being started, so that of ten callers one starts it and nine wait.
-const START_LOCK: &str = "start.lock";
-
-/// What a daemon has to complain of.
-const LOG: &str = "podbayd.log";
 
 /// How long another's daemon has to come up.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a daemon is told that has to be started.
 #[derive(Debug, Default)]
-pub struct Start {
+pub struct DaemonOptions {
     /// Where commands start.
     pub workdir: Option<PathBuf>,
     /// Ends it after this long.
@@ -43,7 +37,7 @@ pub struct Start {
 ///
 /// # Errors
 /// When no daemon can be reached or started.
-pub fn run(state: &Path, options: &Start) -> io::Result<()> {
+pub fn run(state: &Path, options: &DaemonOptions) -> io::Result<()> {
     // Commands have the same user, and this process is who podbayd listens to.
     sys::hide_memory();
     let socket = connect_or_start(state, options)?;
@@ -77,7 +71,7 @@ fn hand_over(mut socket: &UnixStream) -> io::Result<bool> {
     Ok(true)
 }
 
-fn connect_or_start(state: &Path, options: &Start) -> io::Result<UnixStream> {
+fn connect_or_start(state: &Path, options: &DaemonOptions) -> io::Result<UnixStream> {
     if let Ok(socket) = connect(state) {
         return Ok(socket);
     }
@@ -116,7 +110,7 @@ fn connect(state: &Path) -> io::Result<UnixStream> {
 }
 
 /// Starts the daemon with a life of its own: its own session, none of our descriptors, nothing of our working directory.
-fn start(state: &Path, options: &Start) -> io::Result<()> {
+fn start(state: &Path, options: &DaemonOptions) -> io::Result<()> {
     let (mut ready, theirs) = io::pipe()?;
     let log = state_file::emptied(&state.join(LOG)).map_or_else(|_| Stdio::null(), Stdio::from);
     let mut command = Command::new("/proc/self/exe");

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use podbay_jail::CommandFilter;
-use podbayd::complaint::complain;
-use podbayd::{connect, exec, sealed, serve, settle, supervise, sys};
+use podbayd::stderr_log::log_error;
+use podbayd::{connect, sealed, self_install, serve, supervise, sys, walls, zygote};
 
 const HELP: &str = "\
 podbayd does the work in a Podbay sandbox. People use the `podbay` command; this one is started by it.
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     match Arguments::read(std::env::args_os().skip(1)).and_then(run) {
         Ok(code) => code,
         Err(message) => {
-            complain(message);
+            log_error(message);
             ExitCode::from(2)
         }
     }
@@ -131,7 +131,7 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
         }
         "connect" => {
             let state = arguments.state()?;
-            let start = connect::Start {
+            let start = connect::DaemonOptions {
                 workdir: arguments.workdir,
                 ttl: arguments.ttl,
                 idle_ttl: arguments.idle_ttl,
@@ -145,9 +145,9 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
             supervise::run(&dir).map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string())
         }
         // Not for people: the bootstrap runs it once in a container, and reads what it prints.
-        "settle" => match (&arguments.from, arguments.bytes, &arguments.digest, &arguments.to, &arguments.lock) {
+        "self-install" => match (&arguments.from, arguments.bytes, &arguments.digest, &arguments.to, &arguments.lock) {
             (Some(from), Some(bytes), Some(digest), Some(to), Some(lock)) => {
-                Ok(settle::run(&settle::Arrival { from, bytes, digest, to, lock }).map_or_else(
+                Ok(self_install::run(&self_install::Arrival { from, bytes, digest, to, lock }).map_or_else(
                     |why| {
                         say(format_args!("podbay: fail {why}\n"));
                         ExitCode::from(3)
@@ -155,15 +155,15 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
                     |()| ExitCode::SUCCESS,
                 ))
             }
-            _ => Err("settle needs --from, --bytes, --digest, --to and --lock".to_owned()),
+            _ => Err("self-install needs --from, --bytes, --digest, --to and --lock".to_owned()),
         },
         // Not for people: a daemon whose zygote was killed starts another, with the socket as standard input.
         "zygote" => {
             let socket = inherited(0)?;
             let walls = arguments.walls.ok_or("zygote needs --walls")?;
-            let walls: exec::walls::Walls = serde_json::from_str(&walls).map_err(|error| error.to_string())?;
+            let walls: walls::Walls = serde_json::from_str(&walls).map_err(|error| error.to_string())?;
             let bars = walls.bars().map_err(|error| error.to_string())?;
-            Ok(ExitCode::from(exec::zygote::main(socket, &walls, bars) as u8))
+            Ok(ExitCode::from(zygote::main(socket, &walls, bars) as u8))
         }
         "--version" => {
             Ok(say(format_args!("podbayd {} (protocol {})\n", env!("CARGO_PKG_VERSION"), podbay_proto::VERSION)))
@@ -212,12 +212,12 @@ fn serve_options(arguments: &Arguments) -> Result<serve::Options, String> {
         ends_container: arguments.ends_container,
         ready: arguments.ready.map(inherited).transpose()?,
         in_container: true,
-        walls: exec::walls::Walls {
+        walls: walls::Walls {
             filter: Some(match arguments.without_command_filter {
                 true => CommandFilter::Mark,
                 false => CommandFilter::Container,
             }),
-            ..exec::walls::Walls::default()
+            ..walls::Walls::default()
         },
         ..serve::Options::default()
     })

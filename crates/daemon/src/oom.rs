@@ -9,7 +9,7 @@
 use std::fs;
 use std::io;
 
-use crate::complaint::complain;
+use crate::stderr_log::log_error;
 
 /// The capability's number; see capabilities(7).
 const CAP_SYS_RESOURCE: u32 = 24;
@@ -19,7 +19,7 @@ pub fn fix_least() {
     if is_privileged().unwrap_or(false)
         && let Err(error) = try_to_fix_least()
     {
-        complain(format_args!("commands can lower their oom_score_adj: {error}"));
+        log_error(format_args!("commands can lower their oom_score_adj: {error}"));
     }
 }
 

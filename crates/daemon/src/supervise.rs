@@ -21,9 +21,9 @@ use podbay_supervision::{
 };
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use crate::complaint::complain;
 use crate::oom;
 use crate::serve;
+use crate::stderr_log::log_error;
 use crate::sys::{self, Fork};
 
 /// Makes the sandbox that a directory describes, and looks after it until its end.
@@ -70,7 +70,7 @@ pub fn run(dir: &Path) -> io::Result<()> {
         }
         // The creator has died in the middle of creating, or nothing can be written: nobody has this sandbox.
         Err(error) => {
-            complain(format_args!("nobody could be told of the sandbox: {error}"));
+            log_error(format_args!("nobody could be told of the sandbox: {error}"));
             None
         }
     };
@@ -174,7 +174,7 @@ impl Supervised {
                 Ok(_) => {}
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(error) => {
-                    complain(format_args!("the supervisor can't wait: {error}"));
+                    log_error(format_args!("the supervisor can't wait: {error}"));
                     return None;
                 }
             }
@@ -202,7 +202,7 @@ impl Supervised {
             self.jailed.cleanup()
         });
         if let Err(error) = ended {
-            complain(format_args!("the sandbox in {} didn't end cleanly: {error}", self.dir.display()));
+            log_error(format_args!("the sandbox in {} didn't end cleanly: {error}", self.dir.display()));
         }
         remove(&self.dir, self.identity);
     }
@@ -210,6 +210,6 @@ impl Supervised {
 
 fn remove(dir: &Path, identity: DirectoryIdentity) {
     if let Err(error) = remove_sandbox(dir, identity) {
-        complain(format_args!("{} can't be removed: {error}", dir.display()));
+        log_error(format_args!("{} can't be removed: {error}", dir.display()));
     }
 }

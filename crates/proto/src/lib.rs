@@ -12,6 +12,7 @@ pub mod body;
 pub mod error;
 pub mod exec;
 pub mod files;
+pub mod layout;
 pub mod message;
 pub mod operation;
 pub mod path;
@@ -19,6 +20,7 @@ pub mod record;
 #[cfg(feature = "schema")]
 pub mod schema;
 pub mod session;
+pub mod utf8;
 
 pub use error::{Error, ErrorCode, Result};
 pub use operation::{OPERATIONS, Operation, Subject};

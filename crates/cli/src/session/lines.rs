@@ -45,7 +45,7 @@ impl Lines {
             Stream::Stderr => &mut self.stderr,
         };
         kept.extend_from_slice(data);
-        let whole = kept.len() - unfinished(kept);
+        let whole = podbay::utf8::floor_char_boundary(kept);
         let rest = kept.split_off(whole);
         let data = std::mem::replace(kept, rest);
         (!data.is_empty()).then(|| line(&Line::Output { stream, data: data.into() }))
@@ -80,21 +80,6 @@ fn line(line: &Line<'_>) -> Bytes {
     let mut text = serde_json::to_vec(line).unwrap_or_default();
     text.push(b'\n');
     text.into()
-}
-
-/// How many bytes at the end begin a character of UTF-8 without finishing it.
-fn unfinished(bytes: &[u8]) -> usize {
-    for back in 1..=bytes.len().min(3) {
-        let length = match bytes[bytes.len() - back] {
-            0x80..0xc0 => continue,
-            0xc2..0xe0 => 2,
-            0xe0..0xf0 => 3,
-            0xf0..0xf5 => 4,
-            _ => return 0,
-        };
-        return if length > back { back } else { 0 };
-    }
-    0
 }
 
 #[cfg(test)]

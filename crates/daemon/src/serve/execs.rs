@@ -14,9 +14,10 @@ use podbay_proto::{Error, ErrorCode, Result};
 use tokio::sync::mpsc;
 
 use super::reply::Reply;
-use crate::exec::control::{MAX_INPUT, Request};
-use crate::exec::log::{CHUNK, Cursor, Piece};
-use crate::exec::{Execs, Found, Link, Watched, collect};
+use crate::exec_registry::{ExecRegistry, Found, ShimClient, Watched};
+use crate::exec_store::collect::collect;
+use crate::exec_store::log::{CHUNK, Cursor, Piece};
+use crate::shim_protocol::{MAX_INPUT, Request};
 
 /// How long a shim that has hung up may take to say that its command has ended.
 const GOING: std::time::Duration = std::time::Duration::from_millis(100);
@@ -24,29 +25,29 @@ const GOING: std::time::Duration = std::time::Duration::from_millis(100);
 type Pieces = mpsc::Sender<io::Result<Bytes>>;
 
 /// Starts a command and tells about it.
-pub async fn start(execs: &Arc<Execs>, request: Start) -> Result<Reply> {
+pub async fn start(execs: &Arc<ExecRegistry>, request: Start) -> Result<Reply> {
     let (found, _) = execs.start(&request.id, request.command).await?;
     Reply::new(&tell(execs, found).await)
 }
 
 /// Tells about a command.
-pub async fn status(execs: &Arc<Execs>, request: Status) -> Result<Reply> {
+pub async fn status(execs: &Arc<ExecRegistry>, request: Status) -> Result<Reply> {
     let found = execs.find(&request.id).await?;
     Reply::new(&tell(execs, found).await)
 }
 
-async fn tell(execs: &Arc<Execs>, found: Found) -> Info {
+async fn tell(execs: &Arc<ExecRegistry>, found: Found) -> Info {
     match found {
-        Found::Settled(info) => info,
+        Found::Ended(info) => info,
         Found::Live(watched) => execs.status(&watched).await,
     }
 }
 
 /// Starts a command or finds it, and answers with its output once it has ended.
-pub async fn run(execs: &Arc<Execs>, request: Run) -> Result<Reply> {
+pub async fn run(execs: &Arc<ExecRegistry>, request: Run) -> Result<Reply> {
     let (found, _) = start_or_find(execs, &request.id, request.command).await?;
     let info = match found {
-        Found::Settled(info) => info,
+        Found::Ended(info) => info,
         Found::Live(watched) => execs.info(&watched, Some(watched.end().await)),
     };
     let mut log = execs.log(&request.id)?;
@@ -62,7 +63,7 @@ pub async fn run(execs: &Arc<Execs>, request: Run) -> Result<Reply> {
     Reply::with_payload(&head, Payload::Bytes(collected.bytes))
 }
 
-async fn start_or_find(execs: &Arc<Execs>, id: &ExecId, command: Option<Command>) -> Result<(Found, bool)> {
+async fn start_or_find(execs: &Arc<ExecRegistry>, id: &ExecId, command: Option<Command>) -> Result<(Found, bool)> {
     match command {
         Some(command) => execs.start(id, command).await,
         None => execs.find(id).await.map(|found| (found, false)),
@@ -77,7 +78,7 @@ pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stat
 }
 
 /// Starts a command or finds it, and streams its output.
-pub async fn attach(execs: Arc<Execs>, request: Attach) -> Result<Reply> {
+pub async fn attach(execs: Arc<ExecRegistry>, request: Attach) -> Result<Reply> {
     let (found, started) = start_or_find(&execs, &request.id, request.command).await?;
     // Two pieces under way keep both sides busy; more would only be memory.
     let (sender, receiver) = mpsc::channel(2);
@@ -90,12 +91,12 @@ pub async fn attach(execs: Arc<Execs>, request: Attach) -> Result<Reply> {
     Reply::with_payload(&Attached { started }, Payload::Stream(receiver))
 }
 
-async fn follow(execs: &Execs, id: &ExecId, found: Found, offset: u64, pieces: &Pieces) -> io::Result<()> {
+async fn follow(execs: &ExecRegistry, id: &ExecId, found: Found, offset: u64, pieces: &Pieces) -> io::Result<()> {
     let mut offset = offset;
     let info = match found {
-        Found::Settled(info) => info,
+        Found::Ended(info) => info,
         Found::Live(watched) => {
-            if let Ok(link) = Link::open(&watched).await
+            if let Ok(link) = ShimClient::open(&watched).await
                 && let Followed::ToTheEnd = follow_shim(execs, &watched, link, &mut offset, pieces).await?
             {
                 return Ok(());
@@ -136,9 +137,9 @@ enum Followed {
 }
 
 async fn follow_shim(
-    execs: &Execs,
+    execs: &ExecRegistry,
     watched: &Watched,
-    mut link: Link,
+    mut link: ShimClient,
     offset: &mut u64,
     pieces: &Pieces,
 ) -> io::Result<Followed> {
@@ -179,9 +180,9 @@ fn encode_output(stream: Stream, data: &[u8]) -> Bytes {
 }
 
 /// Why a shim hung up on input: the command has ended, or bytes before it are missing.
-async fn refused(execs: &Arc<Execs>, request: &Input) -> Result<InputTaken> {
+async fn refused(execs: &Arc<ExecRegistry>, request: &Input) -> Result<InputTaken> {
     let ended = match execs.find(&request.id).await? {
-        Found::Settled(info) => Some(info.input_bytes),
+        Found::Ended(info) => Some(info.input_bytes),
         // The shim tells of the end before it goes, and its socket can still be reached while it goes.
         Found::Live(watched) => match tokio::time::timeout(GOING, watched.end()).await {
             Ok((outcome, _)) => Some(outcome.input_bytes),
@@ -197,16 +198,16 @@ async fn refused(execs: &Arc<Execs>, request: &Input) -> Result<InputTaken> {
 }
 
 /// Writes to a command's standard input.
-pub async fn input(execs: &Arc<Execs>, request: Input, data: &[u8]) -> Result<Reply> {
+pub async fn input(execs: &Arc<ExecRegistry>, request: Input, data: &[u8]) -> Result<Reply> {
     if data.len() > MAX_INPUT {
         let message = format!("{} bytes of input at once are too many: send at most {MAX_INPUT}", data.len());
         return Err(Error::new(ErrorCode::TooLarge, message));
     }
     let taken = match execs.find(&request.id).await? {
-        Found::Settled(info) => InputTaken { total: info.input_bytes, closed: true },
+        Found::Ended(info) => InputTaken { total: info.input_bytes, closed: true },
         Found::Live(watched) => {
             let ask = Request::Input { offset: request.offset, close: request.close, length: data.len() };
-            let asked = async { Link::open(&watched).await?.ask(&ask, data).await };
+            let asked = async { ShimClient::open(&watched).await?.ask(&ask, data).await };
             match asked.await {
                 Ok(taken) => taken,
                 Err(_) => refused(execs, &request).await?,
@@ -217,13 +218,13 @@ pub async fn input(execs: &Arc<Execs>, request: Input, data: &[u8]) -> Result<Re
 }
 
 /// Sends a signal to a command.
-pub async fn signal(execs: &Arc<Execs>, request: Signal) -> Result<Reply> {
+pub async fn signal(execs: &Arc<ExecRegistry>, request: Signal) -> Result<Reply> {
     let Some(signal) = rustix::process::Signal::from_named_raw(request.signal) else {
         let message = format!("there is no signal {}", request.signal);
         return Err(Error::new(ErrorCode::InvalidArgument, message));
     };
     let signalled = match execs.find(&request.id).await? {
-        Found::Settled(_) => Signalled { processes: 0 },
+        Found::Ended(_) => Signalled { processes: 0 },
         Found::Live(watched) => execs.signal(&watched, signal, request.target).await,
     };
     Reply::new(&signalled)

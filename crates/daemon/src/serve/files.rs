@@ -10,19 +10,17 @@ use http_body::Body;
 use podbay_fsops::{Cancel, Content, Files, Settings};
 use podbay_proto::body::{Incoming, Payload};
 use podbay_proto::files::{Delete, Download, Edit, Glob, Grep, Ls, Mkdir, Move, Read, Stat, Tree, Write};
+use podbay_proto::layout::{ARTEFACT_DIR, ARTEFACT_PATHS};
 use podbay_proto::message::decode_head;
 use podbay_proto::{Error, ErrorCode, Operation, Result};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
 use super::Daemon;
-use super::desk::{brief, brief_if_small};
 use super::execs::blocking;
+use super::inline::{brief, brief_if_small};
 use super::reply::Reply;
 use super::routes::once;
-
-/// Where the agent frameworks write, at the root of the file system.
-const ARTEFACTS: [&str; 3] = ["/large_tool_results", "/conversation_history", "/blobs"];
 
 /// Contents up to this size are kept in memory on their way.
 const SMALL: usize = 256 << 10;
@@ -34,14 +32,15 @@ const MAX_EDIT: usize = 256 << 20;
 /// sandbox lies at the file system's root.
 pub fn new(state: &Path, workdir: &Path, elsewhere: Vec<(PathBuf, PathBuf)>) -> Files {
     let confined = !elsewhere.is_empty();
-    let artefacts = ARTEFACTS.iter().map(PathBuf::from).filter(|artefact| confined || !can_write(artefact)).filter_map(
-        |artefact| {
-            let elsewhere = state.join("artefacts").join(artefact.strip_prefix("/").ok()?);
-            // Where not even this can be made, writing says why.
-            fs::create_dir_all(&elsewhere).ok()?;
-            Some((artefact, elsewhere))
-        },
-    );
+    let artefacts =
+        ARTEFACT_PATHS.iter().map(PathBuf::from).filter(|artefact| confined || !can_write(artefact)).filter_map(
+            |artefact| {
+                let elsewhere = state.join(ARTEFACT_DIR).join(artefact.strip_prefix("/").ok()?);
+                // Where not even this can be made, writing says why.
+                fs::create_dir_all(&elsewhere).ok()?;
+                Some((artefact, elsewhere))
+            },
+        );
     let reroots = artefacts.chain(elsewhere).collect();
     Files::new(Settings { workdir: workdir.to_owned(), hidden: vec![state.to_owned()], reroots })
 }

@@ -5,16 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use podbay_proto::session;
+use podbay_proto::{layout, session};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use super::Daemon;
-use crate::complaint::complain;
 use crate::state_file;
-
-/// Where the limits are kept for the podbayd after this one: a container may be started again in the middle of its life.
-const FILE: &str = "lifetime.json";
+use crate::stderr_log::log_error;
 
 /// How long the container's first process has to end, once told to.
 const LAST_MOMENTS: Duration = Duration::from_secs(10);
@@ -22,19 +19,19 @@ const LAST_MOMENTS: Duration = Duration::from_secs(10);
 /// How long a sandbox may go on.
 #[derive(Default)]
 pub struct Lifetime {
-    limits: Mutex<Limits>,
+    limits: Mutex<TimeLimits>,
     changed: Notify,
     /// Where the limits are kept, if they are.
     file: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Limits {
+struct TimeLimits {
     end: Option<Instant>,
     idle: Option<Duration>,
 }
 
-/// Limits as they are on disk: by the clock on the wall, which goes on while nobody runs.
+/// TimeLimits as they are on disk: by the clock on the wall, which goes on while nobody runs.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct Kept {
     end_ms: Option<u64>,
@@ -45,12 +42,12 @@ impl Lifetime {
     /// A lifetime that begins now.
     pub fn new(ttl: Option<Duration>, idle: Option<Duration>) -> Self {
         let end = ttl.and_then(|ttl| Instant::now().checked_add(ttl));
-        Self { limits: Mutex::new(Limits { end, idle }), ..Self::default() }
+        Self { limits: Mutex::new(TimeLimits { end, idle }), ..Self::default() }
     }
 
     /// One that is kept in a state directory. The one that is there already goes on.
     pub fn kept(state: &Path, ttl: Option<Duration>, idle: Option<Duration>) -> Self {
-        let file = state.join(FILE);
+        let file = state.join(layout::LIFETIME);
         let before = state_file::read(&file, 4096).ok().and_then(|json| serde_json::from_slice::<Kept>(&json).ok());
         let lifetime = match before {
             Some(kept) => {
@@ -64,7 +61,7 @@ impl Lifetime {
             && let Err(error) = lifetime.keep()
         {
             // A full disk is no reason not to serve.
-            complain(format_args!("can't save the sandbox's time limits, so they won't survive a restart: {error}"));
+            log_error(format_args!("can't save the sandbox's time limits, so they won't survive a restart: {error}"));
         }
         lifetime
     }
@@ -75,19 +72,19 @@ impl Lifetime {
     /// When they can't be kept.
     pub fn set(&self, wanted: session::Lifetime) -> io::Result<()> {
         let end = wanted.ttl_ms.and_then(|ttl| Instant::now().checked_add(Duration::from_millis(ttl)));
-        let limits = Limits { end, idle: wanted.idle_ttl_ms.map(Duration::from_millis) };
+        let limits = TimeLimits { end, idle: wanted.idle_ttl_ms.map(Duration::from_millis) };
         *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
         self.changed.notify_one();
         self.keep()
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> TimeLimits {
         *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn keep(&self) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
-        let Limits { end, idle } = self.limits();
+        let TimeLimits { end, idle } = self.limits();
         let end_ms = end.map(|end| unix_ms().saturating_add(millis(end.saturating_duration_since(Instant::now()))));
         let kept = Kept { end_ms, idle_ms: idle.map(millis) };
         state_file::replace(file, &serde_json::to_vec(&kept)?)
@@ -149,7 +146,7 @@ pub async fn end_container() {
     match rustix::process::kill_process(first, rustix::process::Signal::TERM) {
         // The kernel ends this process together with the first.
         Ok(()) => tokio::time::sleep(LAST_MOMENTS).await,
-        Err(error) => complain(format_args!("can't signal the container's first process to end: {error}")),
+        Err(error) => log_error(format_args!("can't signal the container's first process to end: {error}")),
     }
 }
 

@@ -2,15 +2,16 @@
 
 mod activity;
 mod connection;
-mod desk;
 mod ending;
-pub(crate) mod entrance;
 mod execs;
+pub(crate) mod fd_handover;
 mod files;
+mod inline;
 mod lifetime;
+mod mount_watcher;
 mod peer;
 mod protection;
-mod repeats;
+mod replay_cache;
 mod reply;
 mod routes;
 mod token;
@@ -26,23 +27,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use podbay_proto::RawPath;
+use podbay_proto::layout::{LOCK, SOCKET, WORKSPACE};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::ending::Ending;
 pub use self::token::Token;
-use crate::exec::Execs;
-use crate::exec::walls::Walls;
-use crate::exec::zygote::{self, Forked, Zygote};
+use crate::exec_registry::ExecRegistry;
 use crate::state_file;
 use crate::sys::{self, Reaped};
-
-/// The daemon's socket in its state directory.
-pub const SOCKET: &str = "podbayd.sock";
-
-/// Held while a daemon lives.
-pub(crate) const LOCK: &str = "podbayd.lock";
+use crate::walls::Walls;
+use crate::zygote::{self, Forked, Zygote};
 
 /// How long a daemon that has its lock may take to listen.
 const STARTING: Duration = Duration::from_secs(1);
@@ -81,7 +77,7 @@ pub struct Options {
 
 /// Why serving came to an end.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ServeEnd {
     /// Another daemon serves this state directory already.
     AlreadyRunning,
     /// It was told to end.
@@ -95,12 +91,12 @@ pub struct Daemon {
     instance: String,
     state: RawPath,
     workdir: RawPath,
-    execs: Arc<Execs>,
+    execs: Arc<ExecRegistry>,
     files: Arc<podbay_fsops::Files>,
-    repeats: Arc<repeats::Repeats>,
+    replay_cache: Arc<replay_cache::ReplayCache>,
     token: Token,
     activity: activity::Activity,
-    mounts: desk::Mounts,
+    mounts: mount_watcher::MountWatcher,
     lifetime: lifetime::Lifetime,
     peers: peer::Peers,
     isolation: protection::Isolation,
@@ -110,12 +106,12 @@ pub struct Daemon {
 ///
 /// # Errors
 /// When the state directory or a socket can't be had.
-pub fn run(mut options: Options) -> io::Result<Outcome> {
+pub fn run(mut options: Options) -> io::Result<ServeEnd> {
     let state = prepare_state(&options.state)?;
     std::env::set_current_dir(&state)?;
     let (_lock, taken) = state_file::lock(Path::new(LOCK), Duration::ZERO)?;
     if !taken && is_served() {
-        return Ok(Outcome::AlreadyRunning);
+        return Ok(ServeEnd::AlreadyRunning);
     }
     sys::survive_failed_writes();
     options.walls.around(&state)?;
@@ -163,7 +159,7 @@ async fn serve(
     socket: Option<OwnedFd>,
     forked: Forked,
     ending: Ending,
-) -> io::Result<Outcome> {
+) -> io::Result<ServeEnd> {
     let workdir = options.workdir.unwrap_or_else(|| default_workdir().to_owned());
     let files = Arc::new(files::new(state, &workdir, options.elsewhere));
     let workdir = RawPath::from(workdir.as_os_str().as_bytes());
@@ -179,13 +175,13 @@ async fn serve(
     let daemon = Arc::new(Daemon {
         instance: random_name()?,
         state: RawPath::from(state.as_os_str().as_bytes()),
-        execs: Arc::new(Execs::new(state, workdir.clone(), Zygote::new(forked, options.walls)?, files.clone())?),
+        execs: Arc::new(ExecRegistry::new(state, workdir.clone(), Zygote::new(forked, options.walls)?, files.clone())?),
         files,
         workdir,
-        repeats: Arc::default(),
+        replay_cache: Arc::default(),
         token: options.token,
         activity: activity::Activity::default(),
-        mounts: desk::Mounts::look(),
+        mounts: mount_watcher::MountWatcher::look(),
         lifetime,
         peers: peer::Peers::new(options.in_container),
         isolation,
@@ -205,20 +201,20 @@ async fn serve(
     }
     let expired = lifetime::expired(daemon.clone());
     tokio::select! {
-        () = ending.asked() => Ok(Outcome::Ended),
-        () = accept_unix(daemon, listener) => Ok(Outcome::Ended),
+        () = ending.asked() => Ok(ServeEnd::Ended),
+        () = accept_unix(daemon, listener) => Ok(ServeEnd::Ended),
         () = expired => {
             if options.ends_container {
                 lifetime::end_container().await;
             }
-            Ok(Outcome::Expired)
+            Ok(ServeEnd::Expired)
         }
     }
 }
 
 /// The sandbox's working directory by convention, where there is one.
 fn default_workdir() -> &'static Path {
-    let workspace = Path::new("/workspace");
+    let workspace = Path::new(WORKSPACE);
     if workspace.is_dir() { workspace } else { Path::new("/") }
 }
 
@@ -247,7 +243,7 @@ fn unix_listener(inherited: Option<OwnedFd>) -> io::Result<UnixListener> {
 async fn accept_unix(daemon: Arc<Daemon>, listener: UnixListener) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => drop(tokio::spawn(entrance::serve(daemon.clone(), stream))),
+            Ok((stream, _)) => drop(tokio::spawn(fd_handover::serve(daemon.clone(), stream))),
             Err(_) => pause().await,
         }
     }

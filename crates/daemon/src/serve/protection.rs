@@ -3,8 +3,8 @@
 use podbay_proto::session::{Protection, Wall, WallKind};
 
 use super::Daemon;
-use crate::exec::walls::Standing;
 use crate::sealed;
+use crate::walls::Standing;
 
 /// What a sandbox is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

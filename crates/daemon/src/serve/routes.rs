@@ -15,7 +15,7 @@ use super::Daemon;
 use super::execs;
 use super::files;
 use super::reply::Reply;
-use crate::exec::control::MAX_INPUT;
+use crate::shim_protocol::MAX_INPUT;
 
 /// Serves one request.
 pub async fn serve<B>(
@@ -118,7 +118,7 @@ pub async fn once(
     serve: impl Future<Output = Result<Reply>> + Send + 'static,
 ) -> Reply {
     match id {
-        Some(id) => daemon.repeats.once(format!("{name} {id}"), serve, was_served).await,
+        Some(id) => daemon.replay_cache.once(format!("{name} {id}"), serve, was_served).await,
         None => serve.await.into(),
     }
 }

@@ -13,9 +13,9 @@ use podbay_proto::exec::{Limits, Program};
 use podbay_proto::{Error, ErrorCode, RawPath, Result};
 use rustix::process::{Resource, Rlimit};
 
-use crate::exec::control;
-use crate::shim::confinement::{self, Confinement};
-use crate::shim::launch;
+use crate::shim::cgroup::{self, CommandCgroup};
+use crate::shim::posix_spawn;
+use crate::shim_protocol::StartCommand;
 use crate::sys;
 
 /// What runs a line of text.
@@ -39,11 +39,7 @@ pub struct Child {
 ///
 /// # Errors
 /// `spawn_failed`, or what is wrong with the working directory.
-pub fn spawn(
-    start: &control::Start,
-    confinement: Option<&Confinement>,
-    bars: Option<PreparedConfinement>,
-) -> Result<Child> {
+pub fn spawn(start: &StartCommand, cgroup: Option<&CommandCgroup>, bars: Option<PreparedConfinement>) -> Result<Child> {
     let mut command = command_line(start)?;
     let (stdout, stdout_theirs) = pipe()?;
     let (stderr, stderr_theirs) = if start.command.merge {
@@ -73,11 +69,11 @@ pub fn spawn(
         command.current_dir(os(cwd));
     }
     let limits = start.command.limits.clone();
-    let doors = confinement.map(Confinement::doors).transpose()?.unwrap_or_default();
+    let doors = cgroup.map(CommandCgroup::doors).transpose()?.unwrap_or_default();
     let free = doors.is_empty() && bars.is_none() && limits.file_size.is_none();
     let (pid, errands) = if free && command.get_program() == SHELL {
         let stdio = [&stdin_theirs, &stdout_theirs, &stderr_theirs].map(AsFd::as_fd);
-        (launch::launch(&command, stdio).map_err(|error| spawn_error(start, &error))?, None)
+        (posix_spawn::spawn(&command, stdio).map_err(|error| spawn_error(start, &error))?, None)
     } else {
         command.stdin(stdin_theirs).stdout(stdout_theirs).stderr(stderr_theirs);
         let bars = bars.map(Arc::new);
@@ -88,7 +84,7 @@ pub fn spawn(
         .map_err(|error| failed(&error))?;
         let theirs = bars.clone();
         sys::before_exec(&mut command, move || {
-            confinement::enter(&doors)?;
+            cgroup::enter(&doors)?;
             prepare(&limits)?;
             theirs.as_ref().map_or(Ok(()), |bars| bars.enter(asking.as_ref().map(AsFd::as_fd)))
         });
@@ -121,7 +117,7 @@ fn failed(error: &io::Error) -> Error {
     Error::new(ErrorCode::SpawnFailed, error.to_string()).with_errno(error.raw_os_error())
 }
 
-fn command_line(start: &control::Start) -> Result<process::Command> {
+fn command_line(start: &StartCommand) -> Result<process::Command> {
     match &start.command.program {
         Program::Shell(line) if line.as_bytes().contains(&0) => Err(nul()),
         Program::Shell(line) => {
@@ -180,7 +176,7 @@ fn set_limit(resource: Resource, value: u64) -> io::Result<()> {
     Ok(rustix::process::setrlimit(resource, Rlimit { current: Some(maximum), maximum: Some(maximum) })?)
 }
 
-fn spawn_error(start: &control::Start, error: &io::Error) -> Error {
+fn spawn_error(start: &StartCommand, error: &io::Error) -> Error {
     if let Some(cwd) = &start.command.cwd {
         match std::fs::metadata(os(cwd)) {
             Ok(meta) if !meta.is_dir() => {

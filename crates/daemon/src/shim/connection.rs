@@ -8,8 +8,8 @@ use bytes::Bytes;
 use podbay_proto::message::{HeadReader, decode_head, encode_head};
 use podbay_proto::record;
 
-use crate::exec::control::Request;
-use crate::exec::log::{CHUNK, Cursor, Log, Piece};
+use crate::exec_store::log::{CHUNK, Cursor, Log, Piece};
+use crate::shim_protocol::Request;
 
 /// The longest request. What to run comes in the first one, which is read elsewhere.
 const MAX_REQUEST: usize = 64 << 10;

@@ -1,15 +1,15 @@
 //! The shim: the process beside each command that owns its output, its clock and everything it started.
 //!
-//! It has one thread and one loop. It is forked by the [zygote](crate::exec::zygote) with all that it needs open: its listening
+//! It has one thread and one loop. It is forked by the [zygote](crate::zygote) with all that it needs open: its listening
 //! socket, the line to podbayd, which brings the command and whose closing is the sign of the shim's death, and the two files
 //! that it writes. It opens, makes, renames and removes nothing in podbayd's directory, where it has no right to. podbayd may
 //! come and go; the shim stays until nothing of the command is left.
 
+mod cgroup;
 mod child;
-mod confinement;
 mod connection;
 mod input;
-mod launch;
+mod posix_spawn;
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -25,15 +25,15 @@ use podbay_proto::record;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::Signal;
 
+use self::cgroup::CommandCgroup;
 use self::child::Child;
-use self::confinement::Confinement;
 use self::connection::{Connection, Role};
 use self::input::Input;
-use crate::complaint::complain;
-use crate::exec::control::{self, MAX_PROCESSES, Report, Request};
-use crate::exec::log::{CHUNK, Cursor, LogWriter};
-use crate::exec::record::{Outcome, Record};
+use crate::exec_store::log::{CHUNK, Cursor, LogWriter};
+use crate::exec_store::record::{CommandOutcome, Record};
 use crate::process_tree;
+use crate::shim_protocol::{MAX_PROCESSES, Report, Request, StartCommand};
+use crate::stderr_log::log_error;
 use crate::sys::{self, Ended, Reaped};
 
 /// A reader that takes nothing for this long doesn't hold the command back any longer.
@@ -57,14 +57,14 @@ pub fn run(listener: OwnedFd, line: OwnedFd, files: (File, File), bars: Option<P
     match Shim::start(listener.into(), line.into(), files, bars).and_then(|mut shim| shim.attend()) {
         Ok(()) => 0,
         Err(error) => {
-            complain(format_args!("a command's shim gave up: {error}"));
+            log_error(format_args!("a command's shim gave up: {error}"));
             1
         }
     }
 }
 
 struct Shim {
-    start: control::Start,
+    start: StartCommand,
     started: Instant,
     log: LogWriter,
     main: Option<i32>,
@@ -74,11 +74,11 @@ struct Shim {
     clock: Clock,
     killed: bool,
     /// How the command ended, once it has.
-    last: Option<Outcome>,
+    last: Option<CommandOutcome>,
     /// The same as a record.
     end: Option<Vec<u8>>,
     has_children: bool,
-    confinement: Option<Confinement>,
+    cgroup: Option<CommandCgroup>,
     /// What the command and its children ask to be done for them.
     errands: Option<SeccompListener>,
     listener: UnixListener,
@@ -126,16 +126,16 @@ impl Shim {
             last: None,
             end: None,
             has_children: false,
-            confinement: None,
+            cgroup: None,
             errands: None,
             listener,
             connections: vec![Connection::watching(line, unread)?],
             children,
             start,
         };
-        let spawned = Confinement::make(&shim.start.id, &shim.start.command.limits).and_then(|confinement| {
-            shim.confinement = confinement;
-            child::spawn(&shim.start, shim.confinement.as_ref(), bars)
+        let spawned = CommandCgroup::make(&shim.start.id, &shim.start.command.limits).and_then(|cgroup| {
+            shim.cgroup = cgroup;
+            child::spawn(&shim.start, shim.cgroup.as_ref(), bars)
         });
         match spawned {
             Ok(Child { pid, stdin, stdout, stderr, errands }) => {
@@ -146,7 +146,7 @@ impl Shim {
                 shim.outputs = [Some(stdout), stderr];
                 shim.input = Input::new(stdin);
             }
-            Err(error) => shim.settle(State::Failed(error))?,
+            Err(error) => shim.finish(State::Failed(error))?,
         }
         Ok(shim)
     }
@@ -171,7 +171,7 @@ impl Shim {
             }
             self.pump();
             if done {
-                self.confinement.iter().for_each(Confinement::remove);
+                self.cgroup.iter().for_each(CommandCgroup::remove);
                 // What readers have not got yet is in the files.
                 return Ok(());
             }
@@ -444,17 +444,17 @@ impl Shim {
             signal: ended.signal.map(signal_name),
             timed_out: self.clock.timed_out,
             killed: self.killed,
-            out_of_memory: self.confinement.as_ref().is_some_and(Confinement::out_of_memory),
+            out_of_memory: self.cgroup.as_ref().is_some_and(CommandCgroup::out_of_memory),
             duration_us: self.started.elapsed().as_micros() as u64,
             usage: Usage { user_us: ended.user_us, system_us: ended.system_us, peak_memory: ended.peak_memory },
         };
-        self.settle(State::Exited(exit))
+        self.finish(State::Exited(exit))
     }
 
-    fn settle(&mut self, state: State) -> io::Result<()> {
+    fn finish(&mut self, state: State) -> io::Result<()> {
         let outcome = self.outcome(state);
         if let Err(error) = Record::end(self.log.record(), self.start.outcome_at, &outcome) {
-            complain(format_args!("command {}: its outcome can't be written: {error}", self.start.id));
+            log_error(format_args!("command {}: its outcome can't be written: {error}", self.start.id));
         }
         let processes = self.processes();
         self.end = Some(record::encode_end(&self.info(&outcome, processes.clone())).map_err(io::Error::other)?);
@@ -476,8 +476,8 @@ impl Shim {
             .try_for_each(|connection| connection.answer(report))
     }
 
-    fn outcome(&self, state: State) -> Outcome {
-        Outcome {
+    fn outcome(&self, state: State) -> CommandOutcome {
+        CommandOutcome {
             state,
             output_bytes: self.log.log().end(),
             dropped_bytes: self.log.log().dropped(),
@@ -486,7 +486,7 @@ impl Shim {
     }
 
     /// The command for whoever follows its output. podbayd fills in what it knows better.
-    fn info(&self, outcome: &Outcome, processes: Vec<Process>) -> Info {
+    fn info(&self, outcome: &CommandOutcome, processes: Vec<Process>) -> Info {
         Info {
             id: self.start.id.clone(),
             command: String::new(),
@@ -521,7 +521,7 @@ fn largest_file() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Fsize).current.unwrap_or(u64::MAX)
 }
 
-fn read_start(first: &mut UnixStream) -> io::Result<(control::Start, Bytes)> {
+fn read_start(first: &mut UnixStream) -> io::Result<(StartCommand, Bytes)> {
     use std::io::Read;
     let mut reader = HeadReader::at_most(MAX_ANSWER);
     let mut buffer = [0; CHUNK];

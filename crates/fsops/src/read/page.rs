@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 
 use podbay_proto::files::Truncation;
+use podbay_proto::utf8::floor_char_boundary;
 
 /// The largest page, whatever was asked for: it is held in memory.
 pub(super) const MOST: u64 = 64 << 20;
@@ -146,8 +147,7 @@ impl Lines<'_> {
         // A last line without an end is a line; a break at the very end begins none.
         let total = self.line + u64::from(self.begun);
         let truncated = self.cut_at.map(|(_, begins)| {
-            let cut = whole_characters(&self.text);
-            self.text.truncate(cut);
+            self.text.truncate(floor_char_boundary(&self.text));
             Truncation {
                 partial_line_bytes: (self.text.len().saturating_sub(begins)) as u64,
                 first_line_cut: self.cut_at.is_some_and(|(line, _)| line == self.wanted.offset),
@@ -162,15 +162,5 @@ impl Lines<'_> {
             seen_lines: total,
             total_lines: at_end.then_some(total),
         }
-    }
-}
-
-/// How many bytes of a cut text are whole characters.
-fn whole_characters(text: &[u8]) -> usize {
-    let tail = text.len().saturating_sub(3);
-    let start = text[tail..].iter().rposition(|&byte| byte >= 0xc0).map(|at| tail + at);
-    match start {
-        Some(start) if std::str::from_utf8(&text[start..]).is_err_and(|error| error.error_len().is_none()) => start,
-        _ => text.len(),
     }
 }

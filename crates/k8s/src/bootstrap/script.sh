@@ -82,7 +82,7 @@ for dir in $dirs; do
   fi
   new=$dir/.podbayd.$$
   # Checks that it is what was sent, takes its name and removes the lock; 3 when it can't, and has said why.
-  chmod 700 "$new" && "$new" settle --from "$new" --bytes "$count" --digest "$digest" --to "$dir/podbayd" --lock "$lock"
+  chmod 700 "$new" && "$new" self-install --from "$new" --bytes "$count" --digest "$digest" --to "$dir/podbayd" --lock "$lock"
   case $? in
     0) [ -x "$dir/podbayd" ] && connect "$dir/podbayd" "$dir" "$@" ;;
     3) rm -f "$new"; unlock; exit 1 ;;

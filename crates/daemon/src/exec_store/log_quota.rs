@@ -64,7 +64,7 @@ fn empty(directory: &Directory, id: &ExecId) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::directory::create;
+    use crate::exec_store::directory::create;
     use std::io::Write;
 
     #[test]

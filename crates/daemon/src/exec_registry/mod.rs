@@ -1,39 +1,30 @@
 //! Commands, as podbayd sees them: each a directory and, while anything of it lives, a shim that is watched (`watch`).
 
-mod budget;
-pub mod control;
-pub mod directory;
-mod launch;
-mod link;
-pub mod log;
-pub mod record;
-pub mod reserve;
-mod retention;
-pub mod walls;
+mod shim_client;
+mod start;
 mod watch;
-pub mod zygote;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
 use podbay_proto::exec::{ExecId, Info};
 use podbay_proto::{Error, ErrorCode, RawPath, Result};
 
-use self::directory::Directory;
-pub use self::link::Link;
-use self::log::Log;
-use self::record::Begun;
-use self::reserve::Reserve;
+pub use self::shim_client::ShimClient;
 pub use self::watch::Watched;
-use self::zygote::Zygote;
+use crate::exec_store::directory::Directory;
+use crate::exec_store::disk_reserve::DiskReserve;
+use crate::exec_store::log::Log;
+use crate::exec_store::record::Begun;
+use crate::walls::Standing;
+use crate::zygote::Zygote;
 
 /// All commands of a sandbox.
-pub struct Execs {
+pub struct ExecRegistry {
     directory: Directory,
-    reserve: Reserve,
+    reserve: DiskReserve,
     workdir: RawPath,
     zygote: tokio::sync::Mutex<Arc<Zygote>>,
     /// Knows which paths stand for others.
@@ -47,17 +38,17 @@ pub enum Found {
     /// Something of it may live.
     Live(Arc<Watched>),
     /// It has ended; this is what is known.
-    Settled(Info),
+    Ended(Info),
 }
 
-impl Execs {
+impl ExecRegistry {
     /// The commands below a state directory, which must be the process's current one: socket paths are short that way.
     ///
     /// # Errors
     /// When their directory can't be made.
     pub fn new(state: &Path, workdir: RawPath, zygote: Zygote, files: Arc<podbay_fsops::Files>) -> io::Result<Self> {
         let directory = Directory::open(state)?;
-        let reserve = Reserve::default();
+        let reserve = DiskReserve::default();
         reserve.fill(directory.state());
         let zygote = tokio::sync::Mutex::new(Arc::new(zygote));
         Ok(Self { directory, reserve, workdir, zygote, files, watched: Mutex::default() })
@@ -80,15 +71,15 @@ impl Execs {
             return Ok(Found::Live(watched));
         }
         let (execs, of) = (self.clone(), id.clone());
-        let settled = tokio::task::spawn_blocking(move || execs.settled(&of)).await;
-        settled.unwrap_or_else(|_| Err(not_found(id))).map(Found::Settled)
+        let ended = tokio::task::spawn_blocking(move || execs.ended(&of)).await;
+        ended.unwrap_or_else(|_| Err(not_found(id))).map(Found::Ended)
     }
 
     /// What is known of a command of which nothing lives. Reads files.
     ///
     /// # Errors
     /// `exec_not_found`.
-    pub fn settled(&self, id: &ExecId) -> Result<Info> {
+    pub fn ended(&self, id: &ExecId) -> Result<Info> {
         // A directory without a record that makes sense is a command that was lost as early as that.
         self.directory.of(id).map_err(|_| not_found(id))?;
         let record = self.directory.record(id).ok();
@@ -114,7 +105,7 @@ impl Execs {
     ///
     /// # Errors
     /// When nothing can start commands any more; the next command starts another zygote.
-    pub async fn standing(&self) -> io::Result<walls::Standing> {
+    pub async fn standing(&self) -> io::Result<Standing> {
         let zygote = self.zygote.lock().await.clone();
         zygote.standing().await.cloned()
     }
@@ -134,15 +125,15 @@ impl Execs {
         if !running {
             let execs = self.clone();
             let known: BTreeSet<ExecId> = live.iter().map(|watched| watched.id.clone()).collect();
-            let settled = tokio::task::spawn_blocking(move || -> io::Result<Vec<Info>> {
+            let ended = tokio::task::spawn_blocking(move || -> io::Result<Vec<Info>> {
                 let ids = execs.directory.ids()?.into_iter().filter(|id| !known.contains(id));
                 // A command may be forgotten while this looks.
-                Ok(ids.filter_map(|id| execs.settled(&id).ok()).collect())
+                Ok(ids.filter_map(|id| execs.ended(&id).ok()).collect())
             });
             let failed = |error: &dyn std::fmt::Display| {
                 Error::new(ErrorCode::Io, format!("the commands can't be listed: {error}"))
             };
-            list = settled.await.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
+            list = ended.await.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
         }
         // All at once: one that doesn't answer keeps nobody waiting but for its own answer.
         let asked: Vec<_> = live
@@ -183,19 +174,6 @@ impl Execs {
         self.watched().values().filter(|watched| watched.id != *except).filter_map(|watched| watched.shim()).collect()
     }
 }
-
-/// The beginning and the end of a command's output.
-pub struct Collected {
-    /// Which stream wrote how many of the bytes.
-    pub runs: Vec<(podbay_proto::exec::Stream, u64)>,
-    /// What was left out.
-    pub cut: Option<podbay_proto::exec::Cut>,
-    /// The bytes.
-    pub bytes: Bytes,
-}
-
-mod collect;
-pub use collect::collect;
 
 fn not_found(id: &ExecId) -> Error {
     Error::new(

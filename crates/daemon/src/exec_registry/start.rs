@@ -10,16 +10,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use podbay_proto::exec::{Command, ExecId, Program};
+use podbay_proto::layout::EXEC_DIR;
 use podbay_proto::{RawPath, Result};
 use rustix::process::Signal;
 
-use super::control::{self, Report, Request};
-use super::record::{self, Begun, RECORD, Record};
 use super::watch::Line;
-use super::zygote::Zygote;
-use super::{Execs, Found, Watched, directory, exec_io, log, retention};
-use crate::complaint::complain;
+use super::{ExecRegistry, Found, Watched, exec_io};
+use crate::exec_store::record::{self, Begun, RECORD, Record};
+use crate::exec_store::{directory, log, retention};
 use crate::process_tree;
+use crate::shim_protocol::{Report, Request, StartCommand};
+use crate::stderr_log::log_error;
+use crate::zygote::Zygote;
 
 /// The kernel takes no argument longer than this, its final NUL included.
 const MAX_ARGUMENT: usize = 128 << 10;
@@ -32,13 +34,13 @@ const HEALTHY: Duration = Duration::from_secs(1);
 const ATTEMPTS: u32 = 4;
 
 /// What a shim is given besides its line.
-struct Equipment {
+struct ShimFiles {
     listener: UnixListener,
     output: File,
     record: File,
 }
 
-impl Execs {
+impl ExecRegistry {
     /// Starts a command, unless its id was started before; then finds that one. Tells which.
     ///
     /// # Errors
@@ -50,12 +52,12 @@ impl Execs {
         };
         // No await from the directory to the entry among the watched: whoever finds the one finds the other.
         let begun = Begun::now(&command);
-        let (equipment, start) = self
+        let (files, start) = self
             .equip(&dir, id, &begun, command)
             .map_err(|error| exec_io(id, "its directory can't be prepared", &error))?;
         let watched = Watched::new(id.clone(), begun);
         self.watched().insert(id.clone(), watched.clone());
-        tokio::spawn(self.clone().launch(watched.clone(), equipment, start));
+        tokio::spawn(self.clone().launch(watched.clone(), files, start));
         if let Some(most) = retention::is_due(&self.directory) {
             let execs = self.clone();
             tokio::task::spawn_blocking(move || retention::forget(&execs.directory, &execs.running_ids(), most));
@@ -69,21 +71,21 @@ impl Execs {
         id: &ExecId,
         begun: &Begun,
         command: Command,
-    ) -> io::Result<(Equipment, control::Start)> {
+    ) -> io::Result<(ShimFiles, StartCommand)> {
         let record = directory::create(&dir, RECORD)?;
         let outcome_at = self.reserve.with_room(self.directory.state(), || Record::begin(&record, begun))?;
         self.reserve.fill(self.directory.state());
         let output = directory::create(&dir, log::OUTPUT)?;
         let script = match &command.program {
             Program::Shell(line) if line.as_bytes().len() >= MAX_ARGUMENT && !line.as_bytes().contains(&0) => {
-                io::Write::write_all(&mut directory::create(&dir, control::SCRIPT)?, line.as_bytes())?;
-                Some(RawPath::from(self.directory.path_of(id, control::SCRIPT).as_os_str().as_bytes()))
+                io::Write::write_all(&mut directory::create(&dir, directory::SCRIPT)?, line.as_bytes())?;
+                Some(RawPath::from(self.directory.path_of(id, directory::SCRIPT).as_os_str().as_bytes()))
             }
             _ => None,
         };
         let listener = UnixListener::bind(socket(id))?;
         let cwd = self.files.rerooted(self.start_of(command.cwd.as_ref()));
-        let start = control::Start {
+        let start = StartCommand {
             id: id.clone(),
             // What is in the script needn't be sent.
             command: Command {
@@ -96,7 +98,7 @@ impl Execs {
             started_ms: begun.started_ms,
             script,
         };
-        Ok((Equipment { listener, output, record }, start))
+        Ok((ShimFiles { listener, output, record }, start))
     }
 
     /// Where a command starts: what it names is relative to the working directory, as paths of file operations are.
@@ -109,19 +111,19 @@ impl Execs {
         }
     }
 
-    async fn launch(self: Arc<Self>, watched: Arc<Watched>, equipment: Equipment, start: control::Start) {
+    async fn launch(self: Arc<Self>, watched: Arc<Watched>, files: ShimFiles, start: StartCommand) {
         let outcome_at = start.outcome_at;
-        match self.shim(&equipment, &Request::Start(Box::new(start))).await {
+        match self.shim(&files, &Request::Start(Box::new(start))).await {
             Ok(line) => {
-                drop(equipment);
+                drop(files);
                 self.watch(watched, line).await;
             }
             Err(error) => {
                 let outcome = record::not_started(format_args!("no process could be had for the command: {error}"));
-                if let Err(error) = Record::end(&equipment.record, outcome_at, &outcome) {
-                    complain(format_args!("command {}: its outcome can't be written: {error}", watched.id));
+                if let Err(error) = Record::end(&files.record, outcome_at, &outcome) {
+                    log_error(format_args!("command {}: its outcome can't be written: {error}", watched.id));
                 }
-                watched.settle(outcome, Vec::new());
+                watched.set_outcome(outcome, Vec::new());
                 self.forget_shim(&watched);
             }
         }
@@ -129,13 +131,13 @@ impl Execs {
 
     /// Has a shim forked, and waits for its first word. It says that before it looks at what to run, and goes if it can't:
     /// so a shim that hasn't spoken has run nothing and never will once its line is closed, and another may be tried.
-    async fn shim(&self, equipment: &Equipment, start: &Request) -> io::Result<Line> {
+    async fn shim(&self, files: &ShimFiles, start: &Request) -> io::Result<Line> {
         let mut last = io::Error::other("the zygote doesn't answer");
         for attempt in 0..ATTEMPTS {
             let zygote = self.zygote.lock().await.clone();
             let (ours, theirs) = UnixStream::pair()?;
             let mut line = Line::new(ours)?;
-            let Equipment { listener, output, record } = equipment;
+            let ShimFiles { listener, output, record } = files;
             let fork = zygote.fork_shim([listener.as_fd(), theirs.as_fd(), output.as_fd(), record.as_fd()]);
             match tokio::time::timeout(HEALTHY, fork).await {
                 Ok(Ok(())) => {}
@@ -211,5 +213,5 @@ impl Execs {
 
 /// Relative to the state directory, so that it fits into a socket address however deep that lies.
 pub(super) fn socket(id: &ExecId) -> PathBuf {
-    Path::new(directory::NAME).join(id.as_str()).join(control::SOCKET)
+    Path::new(EXEC_DIR).join(id.as_str()).join(directory::SOCKET)
 }

@@ -9,13 +9,7 @@
 use podbay_proto::exec::{Command, ExecId, Process, Target};
 use serde::{Deserialize, Serialize};
 
-use super::record::Outcome;
-
-/// The socket's name in the command's directory.
-pub const SOCKET: &str = "ctl";
-
-/// The script of a command that is too long for an argument.
-pub const SCRIPT: &str = "script";
+use crate::exec_store::record::CommandOutcome;
 
 /// The most input that one request brings.
 pub const MAX_INPUT: usize = 1 << 20;
@@ -30,7 +24,7 @@ pub const MAX_PROCESSES: usize = 1_000;
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Request {
     /// Run this. The first request on the first connection.
-    Start(Box<Start>),
+    Start(Box<StartCommand>),
     /// Report what becomes of the command.
     Watch,
     /// The answer to [`Report::Room`].
@@ -65,7 +59,7 @@ pub enum Request {
 
 /// What to run, with what only podbayd knows.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Start {
+pub struct StartCommand {
     /// The command's name.
     pub id: ExecId,
     /// The command; its working directory is filled in.
@@ -90,7 +84,7 @@ pub enum Report {
     /// The command has ended.
     Ended {
         /// How.
-        outcome: Outcome,
+        outcome: CommandOutcome,
         /// What it started and is still alive.
         processes: Vec<Process>,
     },

@@ -1,4 +1,4 @@
-//! `podbayd settle`: the last step of podbayd's way into a container. That it runs at all shows that programs run where it
+//! `podbayd self-install`: the last step of podbayd's way into a container. That it runs at all shows that programs run where it
 //! lies; it does what would take three programs of the container otherwise.
 
 use std::fs;

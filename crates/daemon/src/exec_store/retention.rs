@@ -29,17 +29,17 @@ const WHEN_FULL: usize = 512;
 const EVERY: u32 = 512;
 
 /// Whether it is time to [`forget`], and how many to keep at most: every so many calls, and when the disk is full.
-pub(super) fn is_due(directory: &Directory) -> Option<usize> {
+pub fn is_due(directory: &Directory) -> Option<usize> {
     static CALLS: AtomicU32 = AtomicU32::new(1);
     let calls = CALLS.fetch_add(1, Ordering::Relaxed);
-    if calls.is_multiple_of(EVERY / 16) && super::reserve::is_short(directory.state()) {
+    if calls.is_multiple_of(EVERY / 16) && super::disk_reserve::is_short(directory.state()) {
         return Some(WHEN_FULL);
     }
     calls.is_multiple_of(EVERY).then_some(MOST)
 }
 
 /// Forgets old commands. Those that run stay.
-pub(super) fn forget(directory: &Directory, running: &BTreeSet<ExecId>, most: usize) {
+pub fn forget(directory: &Directory, running: &BTreeSet<ExecId>, most: usize) {
     forget_at(directory, running, SystemTime::now(), KEEP, most);
 }
 
@@ -57,8 +57,8 @@ fn forget_at(directory: &Directory, running: &BTreeSet<ExecId>, now: SystemTime,
     let count = ended.len();
     for (at, (time, id)) in ended.into_iter().enumerate() {
         let newer = count - at - 1;
-        let settled = now.duration_since(time).is_ok_and(|age| age > RETRY_WINDOW);
-        if newer >= most || (newer >= keep && settled) {
+        let is_old = now.duration_since(time).is_ok_and(|age| age > RETRY_WINDOW);
+        if newer >= most || (newer >= keep && is_old) {
             // What can't be removed now is tried again the next time.
             let _ = directory.remove(&id);
         }
@@ -68,7 +68,7 @@ fn forget_at(directory: &Directory, running: &BTreeSet<ExecId>, now: SystemTime,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::directory::create;
+    use crate::exec_store::directory::create;
 
     #[test]
     fn old_ones_go_but_not_while_they_may_be_asked_for_again() {

@@ -20,18 +20,18 @@ const STORED: u64 = 64 * SPACE as u64;
 
 /// The space that podbayd keeps back.
 #[derive(Debug)]
-pub struct Reserve {
+pub struct DiskReserve {
     /// Whether some of it was given away, or couldn't be had.
     short: AtomicBool,
 }
 
-impl Default for Reserve {
+impl Default for DiskReserve {
     fn default() -> Self {
         Self { short: AtomicBool::new(true) }
     }
 }
 
-impl Reserve {
+impl DiskReserve {
     /// Fills it as far as there is room: where there is none now there may be later.
     pub fn fill(&self, state: impl AsFd) {
         if self.short.load(Ordering::Relaxed) && fill(state).is_ok() {

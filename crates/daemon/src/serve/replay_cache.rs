@@ -22,7 +22,7 @@ type Outcome = watch::Receiver<Option<Arc<Reply>>>;
 
 /// The answers to recent requests that changed something.
 #[derive(Default)]
-pub struct Repeats {
+pub struct ReplayCache {
     kept: Mutex<Kept>,
 }
 
@@ -32,7 +32,7 @@ struct Kept {
     order: VecDeque<(Instant, String)>,
 }
 
-impl Repeats {
+impl ReplayCache {
     /// Serves a request once. It goes on when the caller goes away: its outcome is what a second caller will ask for.
     ///
     /// `complete` tells from an answer whether the request was served. One that was cut on its way wasn't, and may come again.
@@ -45,11 +45,11 @@ impl Repeats {
         let (sender, mine) = watch::channel(None);
         let (mut outcome, fresh) = self.kept().enter(&id, mine);
         if fresh {
-            let repeats = self.clone();
+            let replay_cache = self.clone();
             tokio::spawn(async move {
                 let result = serve.await;
                 if !complete(&result) {
-                    repeats.kept().outcomes.remove(&id);
+                    replay_cache.kept().outcomes.remove(&id);
                 }
                 let _ = sender.send(Some(Arc::new(Reply::from(result))));
             });
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn a_second_request_gets_the_answer_of_the_first_even_when_that_caller_has_gone() {
         runtime().block_on(async {
-            let repeats = Arc::new(Repeats::default());
+            let replay_cache = Arc::new(ReplayCache::default());
             let served = Arc::new(AtomicU32::new(0));
             let serve = || {
                 let served = served.clone();
@@ -110,10 +110,10 @@ mod tests {
                 }
             };
             let first =
-                tokio::time::timeout(Duration::from_millis(5), repeats.once("a".into(), serve(), Result::is_ok));
+                tokio::time::timeout(Duration::from_millis(5), replay_cache.once("a".into(), serve(), Result::is_ok));
             assert!(first.await.is_err(), "the first caller gave up");
-            repeats.once("a".into(), serve(), Result::is_ok).await;
-            repeats.once("b".into(), serve(), Result::is_ok).await;
+            replay_cache.once("a".into(), serve(), Result::is_ok).await;
+            replay_cache.once("b".into(), serve(), Result::is_ok).await;
             assert_eq!(served.load(Ordering::SeqCst), 2);
         });
     }
@@ -121,10 +121,10 @@ mod tests {
     #[test]
     fn a_request_that_was_cut_may_come_again() {
         runtime().block_on(async {
-            let repeats = Arc::new(Repeats::default());
+            let replay_cache = Arc::new(ReplayCache::default());
             let cut = async { Err(Error::new(ErrorCode::BadMessage, "cut")) };
-            repeats.once("a".into(), cut, |result| result.is_ok()).await;
-            let reply = repeats.once("a".into(), async { Reply::new(&7) }, |result| result.is_ok()).await;
+            replay_cache.once("a".into(), cut, |result| result.is_ok()).await;
+            let reply = replay_cache.once("a".into(), async { Reply::new(&7) }, |result| result.is_ok()).await;
             assert!(format!("{reply:?}").contains("200"), "{reply:?}");
         });
     }

@@ -13,20 +13,20 @@ use rustix::process::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-use super::control::{MAX_PROCESSES, MAX_REPORT, Report, Request};
-use super::launch::socket;
-use super::{Execs, Watched};
+use super::start::socket;
+use super::{ExecRegistry, Watched};
 use crate::process_tree;
+use crate::shim_protocol::{MAX_PROCESSES, MAX_REPORT, Report, Request};
 
 /// How long a shim may take to answer. A healthy one takes a fraction of a millisecond.
 const SOON: Duration = Duration::from_secs(2);
 
 /// A connection to a shim.
-pub struct Link {
+pub struct ShimClient {
     socket: UnixStream,
 }
 
-impl Link {
+impl ShimClient {
     /// Connects to a command's shim.
     ///
     /// # Errors
@@ -84,11 +84,11 @@ impl Link {
 }
 
 async fn ask_soon<T: serde::de::DeserializeOwned>(watched: &Watched, request: &Request) -> io::Result<T> {
-    let asked = async { Link::open(watched).await?.ask(request, &[]).await };
+    let asked = async { ShimClient::open(watched).await?.ask(request, &[]).await };
     tokio::time::timeout(SOON, asked).await?
 }
 
-impl Execs {
+impl ExecRegistry {
     /// Tells about a command: by its shim's word, or, where the shim says nothing, by what podbayd itself knows.
     pub async fn status(self: &Arc<Self>, watched: &Arc<Watched>) -> Info {
         match ask_soon(watched, &Request::Status).await {

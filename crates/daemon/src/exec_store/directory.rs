@@ -10,14 +10,18 @@ use std::path::{Path, PathBuf};
 
 use podbay_proto::RawPath;
 use podbay_proto::exec::ExecId;
+use podbay_proto::layout::EXEC_DIR;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::log::{self, Log};
 use super::record::{RECORD, Record};
 
-/// The directory's name below the state directory.
-pub const NAME: &str = "exec";
+/// The shim's socket in a command's directory.
+pub const SOCKET: &str = "ctl";
+
+/// The script of a command that is too long for an argument, in its directory.
+pub const SCRIPT: &str = "script";
 
 /// More than this many are never looked at: podbayd itself keeps fewer.
 const MOST: usize = 1 << 17;
@@ -38,14 +42,14 @@ impl Directory {
     /// # Errors
     /// When that fails.
     pub fn open(state: &Path) -> io::Result<Self> {
-        let path = state.join(NAME);
+        let path = state.join(EXEC_DIR);
         let state = File::open(state)?.into();
         let _ = rustix::fs::fchmod(&state, PRIVATE);
-        match rustix::fs::mkdirat(&state, NAME, PRIVATE) {
+        match rustix::fs::mkdirat(&state, EXEC_DIR, PRIVATE) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
-        let root = open_dir(&state, NAME)?;
+        let root = open_dir(&state, EXEC_DIR)?;
         Ok(Self { state, root, path })
     }
 
@@ -133,7 +137,7 @@ impl Directory {
     /// When something else is in it.
     pub fn remove(&self, id: &ExecId) -> io::Result<()> {
         let dir = self.of(id)?;
-        for name in [log::OUTPUT, RECORD, super::control::SOCKET, super::control::SCRIPT] {
+        for name in [log::OUTPUT, RECORD, SOCKET, SCRIPT] {
             match rustix::fs::unlinkat(&dir, name, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => {}
                 // A command may have put a directory there; what it holds is the command's to remove.

@@ -1,15 +1,10 @@
-//! Where an operation on files is done: here and now, or by a thread.
+//! Whether every mounted file system answers from this machine.
 
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::sync::{Mutex, PoisonError};
 
-use podbay_proto::files::{Kind, Scope, Stat};
-use podbay_proto::{RawPath, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
-use super::Daemon;
-use super::execs::blocking;
 
 /// File systems that answer from this machine's memory and disks. Others may wait for a network, or for a process that never
 /// answers.
@@ -42,44 +37,8 @@ const LOCAL: [&str; 26] = [
     "xfs",
 ];
 
-/// A file that is handled in no time.
-const SMALL: u64 = 1 << 20;
-
-/// Does something that takes microseconds where no file system keeps it waiting.
-///
-/// A thread that has to be woken, and to wake this one again, takes longer than reading a file does. So it is done at once
-/// when no other request waits for its answer.
-pub async fn brief<T: Send + 'static>(daemon: &Daemon, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-    brief_if(daemon, || true, work).await
-}
-
-/// The same with a file that may be large.
-pub async fn brief_if_small<T: Send + 'static>(
-    daemon: &Daemon,
-    path: &RawPath,
-    scope: &Scope,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T> {
-    let small = || match daemon.files.stat(&Stat { scope: scope.clone(), ..Stat::new(path.clone()) }) {
-        // Files of the kernel have no size and may have any content.
-        Ok(found) => found.entry.kind == Kind::File && (1..=SMALL).contains(&found.entry.size),
-        // What isn't there takes no time.
-        Err(_) => true,
-    };
-    brief_if(daemon, small, work).await
-}
-
-async fn brief_if<T: Send + 'static>(
-    daemon: &Daemon,
-    is_brief: impl FnOnce() -> bool,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T> {
-    let here = daemon.activity.is_single() && daemon.mounts.are_local() && is_brief();
-    if here { Ok(work()) } else { blocking(work).await }
-}
-
 /// What is mounted here.
-pub struct Mounts(Mutex<Known>);
+pub struct MountWatcher(Mutex<Known>);
 
 struct Known {
     /// The kernel's list, which tells when it has changed.
@@ -87,7 +46,7 @@ struct Known {
     local: bool,
 }
 
-impl Mounts {
+impl MountWatcher {
     pub fn look() -> Self {
         let mut known = Known { list: File::open("/proc/self/mountinfo").ok(), local: false };
         known.read();
@@ -95,7 +54,7 @@ impl Mounts {
     }
 
     /// Whether all of it is of this machine.
-    fn are_local(&self) -> bool {
+    pub fn are_local(&self) -> bool {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.have_changed() {
             known.read();
@@ -141,7 +100,7 @@ mod tests {
 
     #[test]
     fn what_is_known_stays_known() {
-        let mounts = Mounts::look();
+        let mounts = MountWatcher::look();
         assert_eq!(mounts.are_local(), mounts.are_local());
     }
 }

@@ -13,10 +13,10 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::OnceCell;
 
-use super::walls::{Standing, Walls};
 use crate::descriptors;
 use crate::sealed::Program;
 use crate::sys::{self, Fork, Reaped};
+use crate::walls::{Standing, Walls};
 
 /// The number of the bars' descriptor: the socket has 3.
 const BARS: i32 = 4;

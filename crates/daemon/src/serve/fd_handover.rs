@@ -13,8 +13,8 @@ use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
 
 use super::{Daemon, connection};
-use crate::complaint::complain;
 use crate::descriptors;
+use crate::stderr_log::log_error;
 
 /// The byte that comes with the two ends of pipes that a connection is to be served on, and that says that they came.
 pub const HANDOVER: u8 = b'>';
@@ -29,7 +29,7 @@ pub const LAST_WORDS: Duration = Duration::from_secs(5);
 /// When the connection breaks.
 pub async fn serve(daemon: Arc<Daemon>, stream: UnixStream) -> io::Result<()> {
     if daemon.peers.is_command(&stream)? {
-        complain("a command has connected to podbayd's socket, which is not for commands: the connection was closed");
+        log_error("a command has connected to podbayd's socket, which is not for commands: the connection was closed");
         return Ok(());
     }
     let Some((first, fds)) = stream.async_io(Interest::READABLE, || descriptors::receive(&stream)).await? else {

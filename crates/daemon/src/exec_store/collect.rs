@@ -2,11 +2,21 @@
 
 use std::io;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use podbay_proto::exec::{Cut, Stream};
+use podbay_proto::utf8::{ceil_char_boundary, floor_char_boundary};
 
-use super::Collected;
 use super::log::{CHUNK, Cursor, Log, Piece};
+
+/// The beginning and the end of a command's output.
+pub struct Collected {
+    /// Which stream wrote how many of the bytes.
+    pub runs: Vec<(Stream, u64)>,
+    /// What was left out.
+    pub cut: Option<Cut>,
+    /// The bytes.
+    pub bytes: Bytes,
+}
 
 /// Reads the first `end` bytes of a log, at most `cap` of them: half from the beginning, half from the end, divided
 /// where a character of UTF-8 ends.
@@ -21,10 +31,10 @@ pub fn collect(log: &Log, end: u64, cap: u64) -> io::Result<Collected> {
     // Either it is too long, or the log itself has lost its middle.
     let mut head = Part::read(log, 0, (cap - cap / 2).min(end))?;
     if head.lost == 0 {
-        head.truncate(whole_characters(&head.bytes));
+        head.truncate(floor_char_boundary(&head.bytes));
     }
     let mut tail = Part::read(log, end.saturating_sub(cap / 2).max(head.span()), end)?;
-    tail.skip(begun_character(&tail.bytes));
+    tail.skip(ceil_char_boundary(&tail.bytes));
     let kept = (head.bytes.len() + tail.bytes.len()) as u64;
     let cut = Cut { at: head.bytes.len() as u64, bytes: end - kept };
     all = head;
@@ -105,30 +115,6 @@ impl Part {
             }
         }
     }
-}
-
-/// How many bytes there are without a character at the end that is cut.
-fn whole_characters(bytes: &[u8]) -> usize {
-    let length = bytes.len();
-    for back in 1..=length.min(3) {
-        let byte = bytes[length - back];
-        if byte & 0xc0 == 0x80 {
-            continue;
-        }
-        let needs = match byte {
-            0xc2..=0xdf => 2,
-            0xe0..=0xef => 3,
-            0xf0..=0xf4 => 4,
-            _ => 1,
-        };
-        return if needs > back { length - back } else { length };
-    }
-    length
-}
-
-/// How many bytes at the beginning belong to a character that began before.
-fn begun_character(bytes: &[u8]) -> usize {
-    bytes.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count()
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ impl Begun {
 
 /// How it ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct CommandOutcome {
     /// `Exited` or `Failed`; `Lost` where nobody knows.
     pub state: State,
     /// How many bytes it printed.
@@ -60,7 +60,7 @@ pub struct Outcome {
     pub input_bytes: u64,
 }
 
-impl Outcome {
+impl CommandOutcome {
     /// The outcome of a command of which nothing is known but what is in its log.
     pub fn lost(output_bytes: u64) -> Self {
         Self { state: State::Lost, output_bytes, dropped_bytes: 0, input_bytes: 0 }
@@ -78,7 +78,7 @@ pub struct Record {
     /// What was started.
     pub begun: Begun,
     /// How it ended, if it did and somebody could write it down.
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<CommandOutcome>,
     /// Where the outcome stands, or will.
     pub outcome_at: u64,
 }
@@ -100,7 +100,7 @@ impl Record {
     ///
     /// # Errors
     /// When it can't be written.
-    pub fn end(file: &File, outcome_at: u64, outcome: &Outcome) -> io::Result<()> {
+    pub fn end(file: &File, outcome_at: u64, outcome: &CommandOutcome) -> io::Result<()> {
         let room = (SPACE as u64).saturating_sub(outcome_at) as usize;
         let mut json = line(outcome)?;
         if json.len() > room {
@@ -130,7 +130,7 @@ impl Record {
         let first =
             next().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a command's record is damaged"))?;
         let begun = serde_json::from_slice(first)?;
-        let outcome = next().and_then(|json| serde_json::from_slice::<Outcome>(json).ok());
+        let outcome = next().and_then(|json| serde_json::from_slice::<CommandOutcome>(json).ok());
         // Only these are ever written; anything else didn't come from a shim.
         let outcome = outcome.filter(|outcome| matches!(outcome.state, State::Exited(_) | State::Failed(_)));
         Ok(Self { begun, outcome, outcome_at: first.len() as u64 + 1 })
@@ -144,7 +144,7 @@ fn line(value: &impl Serialize) -> io::Result<Vec<u8>> {
 }
 
 /// Without what may be long: the path in an error, and the end of its message.
-fn shortened(outcome: &Outcome) -> Outcome {
+fn shortened(outcome: &CommandOutcome) -> CommandOutcome {
     let state = match &outcome.state {
         State::Failed(error) => {
             let message: String = error.message.chars().take(MESSAGE / 4).collect();
@@ -152,20 +152,20 @@ fn shortened(outcome: &Outcome) -> Outcome {
         }
         State::Exited(_) | State::Running | State::Lost => outcome.state.clone(),
     };
-    Outcome { state, ..outcome.clone() }
+    CommandOutcome { state, ..outcome.clone() }
 }
 
 /// Why a command couldn't be started.
-pub fn not_started(why: impl std::fmt::Display) -> Outcome {
-    Outcome::failed(Error::new(ErrorCode::SpawnFailed, why.to_string()))
+pub fn not_started(why: impl std::fmt::Display) -> CommandOutcome {
+    CommandOutcome::failed(Error::new(ErrorCode::SpawnFailed, why.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn outcome(message: &str) -> Outcome {
-        Outcome::failed(Error::at(ErrorCode::NotFound, &"/x".repeat(2000).into(), message))
+    fn outcome(message: &str) -> CommandOutcome {
+        CommandOutcome::failed(Error::at(ErrorCode::NotFound, &"/x".repeat(2000).into(), message))
     }
 
     #[test]
@@ -174,7 +174,7 @@ mod tests {
         let begun = Begun::now(&Command::shell("true"));
         let at = Record::begin(&file, &begun).unwrap();
         assert!(Record::read(&file).unwrap().outcome.is_none());
-        let whole = line(&Outcome::failed(Error::new(ErrorCode::Io, "x"))).unwrap();
+        let whole = line(&CommandOutcome::failed(Error::new(ErrorCode::Io, "x"))).unwrap();
         for cut in 0..whole.len() {
             file.write_all_at(&whole[..cut], at).unwrap();
             assert!(Record::read(&file).unwrap().outcome.is_none(), "{cut}");

@@ -5,6 +5,6 @@ use std::io::Write;
 
 /// Writes a line, if that is possible. `eprintln!` would panic where standard error is a file on a full disk, and a shim
 /// that panics takes the outcome of its command with it.
-pub fn complain(message: impl Display) {
+pub fn log_error(message: impl Display) {
     let _ = writeln!(std::io::stderr(), "podbayd: {message}");
 }

@@ -301,7 +301,7 @@ impl LogWriter {
     }
 
     fn write(&mut self, kind: Kind, bytes: &[u8], position: u64) -> io::Result<usize> {
-        if super::reserve::is_short(&self.log.output) {
+        if super::disk_reserve::is_short(&self.log.output) {
             return Err(io::ErrorKind::StorageFull.into());
         }
         // Whoever reads at the same time is told first what is overwritten; and a run without its bytes is harmless, while

@@ -16,7 +16,7 @@ use std::ptr;
 ///
 /// # Errors
 /// When it can't be started, the working directory included.
-pub fn launch(command: &Command, stdio: [BorrowedFd<'_>; 3]) -> io::Result<i32> {
+pub fn spawn(command: &Command, stdio: [BorrowedFd<'_>; 3]) -> io::Result<i32> {
     let program = c_string(command.get_program())?;
     let mut words = vec![program.clone()];
     for word in command.get_args() {
@@ -139,7 +139,7 @@ mod tests {
     fn said(command: &Command) -> io::Result<String> {
         let null = File::open("/dev/null")?;
         let (mut output, theirs) = io::pipe()?;
-        let pid = launch(command, [null.as_fd(), theirs.as_fd(), theirs.as_fd()])?;
+        let pid = spawn(command, [null.as_fd(), theirs.as_fd(), theirs.as_fd()])?;
         drop(theirs);
         let mut text = String::new();
         output.read_to_string(&mut text)?;

@@ -21,11 +21,12 @@ use tokio::net::UnixStream;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::Execs;
-use super::control::{MAX_REPORT, Report, Request};
-use super::record::{Begun, Outcome, RECORD, Record};
-use crate::complaint::complain;
+use super::ExecRegistry;
+use crate::exec_store::log_quota;
+use crate::exec_store::record::{Begun, CommandOutcome, RECORD, Record};
 use crate::process_tree;
+use crate::shim_protocol::{MAX_REPORT, Report, Request};
+use crate::stderr_log::log_error;
 
 /// How long after its command's last moment a shim has to say so itself.
 const SLACK: Duration = Duration::from_secs(1);
@@ -42,7 +43,7 @@ pub struct Watched {
     pub begun: Begun,
     /// Its shim's process id, as the kernel says; 0 until the shim has spoken.
     shim: AtomicI32,
-    ended: watch::Sender<Option<(Outcome, Vec<Process>)>>,
+    ended: watch::Sender<Option<(CommandOutcome, Vec<Process>)>>,
     kill: Notify,
 }
 
@@ -58,19 +59,19 @@ impl Watched {
     }
 
     /// How it ended, if it has.
-    pub fn outcome(&self) -> Option<(Outcome, Vec<Process>)> {
+    pub fn outcome(&self) -> Option<(CommandOutcome, Vec<Process>)> {
         self.ended.borrow().clone()
     }
 
     /// Waits for its end.
-    pub async fn end(&self) -> (Outcome, Vec<Process>) {
+    pub async fn end(&self) -> (CommandOutcome, Vec<Process>) {
         let mut ended = self.ended.subscribe();
         loop {
             if let Some(end) = ended.borrow_and_update().clone() {
                 return end;
             }
             if ended.changed().await.is_err() {
-                return (Outcome::lost(0), Vec::new());
+                return (CommandOutcome::lost(0), Vec::new());
             }
         }
     }
@@ -80,7 +81,7 @@ impl Watched {
         self.kill.notify_one();
     }
 
-    pub(super) fn settle(&self, outcome: Outcome, processes: Vec<Process>) {
+    pub(super) fn set_outcome(&self, outcome: CommandOutcome, processes: Vec<Process>) {
         self.ended.send_if_modified(|ended| {
             let first = ended.is_none();
             if first {
@@ -90,7 +91,7 @@ impl Watched {
         });
     }
 
-    fn is_settled(&self) -> bool {
+    fn has_ended(&self) -> bool {
         self.ended.borrow().is_some()
     }
 
@@ -180,7 +181,7 @@ enum Cause {
     Killed,
 }
 
-impl Execs {
+impl ExecRegistry {
     /// Watches a command to its end, and the end of all that it leaves behind.
     pub(super) async fn watch(self: Arc<Self>, watched: Arc<Watched>, mut line: Line) {
         let deadline = watched.deadline();
@@ -190,7 +191,7 @@ impl Execs {
                 watched.shim.store(shim, Ordering::Relaxed);
             }
             let time_is_up = async {
-                match deadline.filter(|_| !watched.is_settled()) {
+                match deadline.filter(|_| !watched.has_ended()) {
                     Some(deadline) => tokio::time::sleep_until(deadline).await,
                     None => std::future::pending().await,
                 }
@@ -199,11 +200,11 @@ impl Execs {
                 report = line.next() => match report {
                     Ok(Some(Report::Begun)) => {}
                     Ok(Some(Report::Room)) => self.answer_for_room(&mut line).await,
-                    Ok(Some(Report::Ended { outcome, processes })) => watched.settle(outcome, processes),
+                    Ok(Some(Report::Ended { outcome, processes })) => watched.set_outcome(outcome, processes),
                     Ok(Some(Report::Gone)) => clean = true,
                     Ok(None) => break,
                     Err(error) => {
-                        complain(format_args!("command {}: its shim makes no sense: {error}", watched.id));
+                        log_error(format_args!("command {}: its shim makes no sense: {error}", watched.id));
                         break;
                     }
                 },
@@ -217,17 +218,17 @@ impl Execs {
                 }
             }
         }
-        if !clean && !watched.is_settled() {
+        if !clean && !watched.has_ended() {
             // What a shim that was killed leaves has nobody who could list, signal or time it: it ends with the shim.
             self.clear_after(&watched).await;
         } else if !clean {
             let (execs, watched) = (self.clone(), watched.clone());
             tokio::spawn(async move { execs.clear_after(&watched).await });
         }
-        if !watched.is_settled() {
+        if !watched.has_ended() {
             let (execs, id) = (self.clone(), watched.id.clone());
             let outcome = tokio::task::spawn_blocking(move || execs.outcome_on_file(&id)).await;
-            watched.settle(outcome.unwrap_or_else(|_| Outcome::lost(0)), Vec::new());
+            watched.set_outcome(outcome.unwrap_or_else(|_| CommandOutcome::lost(0)), Vec::new());
         }
         self.forget_shim(&watched);
     }
@@ -235,7 +236,7 @@ impl Execs {
     async fn answer_for_room(self: &Arc<Self>, line: &mut Line) {
         let execs = self.clone();
         let used_up =
-            tokio::task::spawn_blocking(move || super::budget::is_used_up(&execs.directory, &execs.running_ids()));
+            tokio::task::spawn_blocking(move || log_quota::is_used_up(&execs.directory, &execs.running_ids()));
         // A shim that doesn't hear this keeps to its own bounds.
         let _ = line.send(&Request::Room { used_up: used_up.await.unwrap_or(false) }).await;
     }
@@ -246,18 +247,18 @@ impl Execs {
         let ended = tokio::task::spawn_blocking(move || {
             let processes = watched.shim().map_or(0, |shim| process_tree::end(shim, PATIENCE));
             let outcome = execs.forced_outcome(&watched, cause);
-            complain(format_args!(
+            log_error(format_args!(
                 "command {}: its shim didn't end it; podbayd did, with {processes} processes",
                 watched.id
             ));
-            watched.settle(outcome, Vec::new());
+            watched.set_outcome(outcome, Vec::new());
         });
         if ended.await.is_err() {
-            complain("a command couldn't be ended by force; please report this as a defect");
+            log_error("a command couldn't be ended by force; please report this as a defect");
         }
     }
 
-    fn forced_outcome(&self, watched: &Watched, cause: Cause) -> Outcome {
+    fn forced_outcome(&self, watched: &Watched, cause: Cause) -> CommandOutcome {
         let on_file = self.directory.record(&watched.id);
         // It may have ended in the last moment.
         if let Ok(Record { outcome: Some(outcome), .. }) = &on_file {
@@ -275,18 +276,18 @@ impl Execs {
             ..Exit::default()
         };
         let log = self.directory.log(&watched.id);
-        let outcome = Outcome {
+        let outcome = CommandOutcome {
             output_bytes: log.as_ref().map_or(0, |log| log.end()),
             dropped_bytes: log.as_ref().map_or(0, |log| log.dropped()),
-            ..Outcome::lost(0)
+            ..CommandOutcome::lost(0)
         };
-        let outcome = Outcome { state: State::Exited(exit), ..outcome };
+        let outcome = CommandOutcome { state: State::Exited(exit), ..outcome };
         let written = on_file.and_then(|record| {
             let file = self.directory.file(&watched.id, RECORD, rustix::fs::OFlags::WRONLY)?;
             Record::end(&file, record.outcome_at, &outcome)
         });
         if let Err(error) = written {
-            complain(format_args!("command {}: its outcome can't be written: {error}", watched.id));
+            log_error(format_args!("command {}: its outcome can't be written: {error}", watched.id));
         }
         outcome
     }
@@ -305,18 +306,24 @@ impl Execs {
             process_tree::end_orphans(&spared, PATIENCE);
         });
         if cleared.await.is_err() {
-            complain("what a dead shim left couldn't be ended; please report this as a defect");
+            log_error("what a dead shim left couldn't be ended; please report this as a defect");
         }
     }
 
     /// A watched command as lists and results show it.
-    pub fn info(&self, watched: &Watched, outcome: Option<(Outcome, Vec<Process>)>) -> Info {
-        let running = Outcome { state: State::Running, ..Outcome::lost(0) };
+    pub fn info(&self, watched: &Watched, outcome: Option<(CommandOutcome, Vec<Process>)>) -> Info {
+        let running = CommandOutcome { state: State::Running, ..CommandOutcome::lost(0) };
         let (outcome, processes) = outcome.unwrap_or((running, Vec::new()));
         self.assemble(&watched.id, &watched.begun, outcome, processes)
     }
 
-    pub(super) fn assemble(&self, id: &ExecId, begun: &Begun, outcome: Outcome, processes: Vec<Process>) -> Info {
+    pub(super) fn assemble(
+        &self,
+        id: &ExecId,
+        begun: &Begun,
+        outcome: CommandOutcome,
+        processes: Vec<Process>,
+    ) -> Info {
         Info {
             id: id.clone(),
             command: begun.command.clone(),
@@ -330,8 +337,8 @@ impl Execs {
         }
     }
 
-    pub(super) fn outcome_on_file(&self, id: &ExecId) -> Outcome {
+    pub(super) fn outcome_on_file(&self, id: &ExecId) -> CommandOutcome {
         let outcome = self.directory.record(id).ok().and_then(|record| record.outcome);
-        outcome.unwrap_or_else(|| Outcome::lost(self.directory.log(id).map_or(0, |log| log.end())))
+        outcome.unwrap_or_else(|| CommandOutcome::lost(self.directory.log(id).map_or(0, |log| log.end())))
     }
 }

@@ -7,14 +7,14 @@ use podbay_jail::Cgroup;
 use podbay_proto::exec::{ExecId, Limits};
 use podbay_proto::{Error, ErrorCode, Result};
 
-use crate::complaint::complain;
+use crate::stderr_log::log_error;
 
 /// The cgroup of one command.
-pub struct Confinement {
+pub struct CommandCgroup {
     cgroup: Cgroup,
 }
 
-impl Confinement {
+impl CommandCgroup {
     /// Makes a cgroup, when the limits need one.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl Confinement {
     /// Removes it, once nothing of the command is left.
     pub fn remove(&self) {
         if let Err(error) = self.cgroup.remove() {
-            complain(error);
+            log_error(error);
         }
     }
 }

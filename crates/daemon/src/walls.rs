@@ -4,11 +4,12 @@ use std::io;
 use std::path::Path;
 
 use podbay_jail::{CommandConfinement, CommandFilter, Domain, Entered, PreparedConfinement};
+use podbay_proto::layout::ARTEFACT_DIR;
 use serde::{Deserialize, Serialize};
 
 /// Entries of podbayd's directory that commands may change: what agent frameworks write lies there where a sandbox has no
 /// better place for it. Shims need none: they write to files that podbayd opened for them.
-const OPEN: [&str; 1] = ["artefacts"];
+const OPEN: [&str; 1] = [ARTEFACT_DIR];
 
 /// What confines commands and not podbayd. Plain data: a zygote that is started anew gets it as text.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

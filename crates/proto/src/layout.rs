@@ -1,0 +1,42 @@
+//! Where things are in a sandbox: the paths and file names that podbayd, the jail and the providers agree on.
+//!
+//! Changing one of these breaks the attachment to sandboxes that a client of another version made.
+
+/// podbayd's state directory where the sandbox has a place for it: local sandboxes, and pods with Podbay's own volumes.
+pub const STATE_DIR: &str = "/run/podbay";
+
+/// In a container without [`STATE_DIR`], the bootstrap's second choice: this followed by the user's id.
+pub const STATE_DIR_IN_TMP: &str = "/tmp/.podbay-";
+
+/// The bootstrap's last choices: a directory of this name in `$HOME`, then in the working directory.
+pub const STATE_DIR_NAME: &str = ".podbay";
+
+/// The sandbox's working directory unless it was given another.
+pub const WORKSPACE: &str = "/workspace";
+
+/// Where agent frameworks write, at the root of the file system.
+pub const ARTEFACT_PATHS: [&str; 3] = ["/large_tool_results", "/conversation_history", "/blobs"];
+
+/// podbayd's program in its state directory, in a container that it was carried into.
+pub const PROGRAM: &str = "podbayd";
+
+/// podbayd's unix socket in its state directory. Of a local sandbox also in the sandbox's directory on the host.
+pub const SOCKET: &str = "podbayd.sock";
+
+/// In the state directory: locked by podbayd as long as it runs.
+pub const LOCK: &str = "podbayd.lock";
+
+/// In the state directory: locked by whoever starts podbayd.
+pub const START_LOCK: &str = "start.lock";
+
+/// In the state directory: podbayd's standard error.
+pub const LOG: &str = "podbayd.log";
+
+/// In the state directory: when the sandbox ends, kept for the podbayd of a restarted container.
+pub const LIFETIME: &str = "lifetime.json";
+
+/// In the state directory: one directory for each command, named by its id.
+pub const EXEC_DIR: &str = "exec";
+
+/// In the state directory: what is written to [`ARTEFACT_PATHS`] where those can't be made.
+pub const ARTEFACT_DIR: &str = "artefacts";
