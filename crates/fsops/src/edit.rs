@@ -13,6 +13,7 @@ use crate::Files;
 use crate::identity::{Identity, size};
 use crate::read::expect_file;
 use crate::resolve::{Access, Lookup};
+use crate::resolved_path::ResolvedPath;
 use crate::write::Target;
 
 /// The largest file that can be edited: it is held in memory, twice.
@@ -25,11 +26,48 @@ impl Files {
     /// When the old text isn't in the file, or more than once and not all are to be replaced; when the file isn't text, or
     /// can't be read or written; when someone else changes it meanwhile. The file is unchanged then.
     pub fn edit(&self, request: &Edit, payload: &[u8]) -> Result<EditOutput> {
-        let (old, new) = texts(request, payload)?;
+        self.start_edit(request, payload)?.finish(request, payload)
+    }
+
+    /// Checks a request and finds its file. Whoever has other work to do looks at the file's [size](PendingEdit::size)
+    /// before [finishing](PendingEdit::finish) the edit.
+    ///
+    /// # Errors
+    /// When the request makes no sense, or the path doesn't lead to a regular file.
+    pub fn start_edit(&self, request: &Edit, payload: &[u8]) -> Result<PendingEdit> {
+        check_texts(request, payload)?;
         let resolver = self.resolver(&request.scope)?;
         let resolved = resolver.allowed(&request.path, Lookup { follow: true, parents: false }, Access::Change)?;
-        expect_file(&resolved, &resolved.stat()?)?;
-        let _lock = self.lock(resolved.lock_key());
+        let stat = resolved.stat()?;
+        expect_file(&resolved, &stat)?;
+        Ok(PendingEdit { files: self.clone(), resolved, size: size(&stat) })
+    }
+}
+
+/// An edit whose file is known. Nothing has been read yet.
+#[derive(Debug)]
+pub struct PendingEdit {
+    files: Files,
+    resolved: ResolvedPath,
+    size: u64,
+}
+
+impl PendingEdit {
+    /// The file's size when it was found.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Replaces the text: the same request and payload that the edit was started with.
+    ///
+    /// # Errors
+    /// As [`Files::edit`].
+    pub fn finish(self, request: &Edit, payload: &[u8]) -> Result<EditOutput> {
+        let Self { files, resolved, .. } = self;
+        // No more than the payload's length, which fits.
+        let (old, new) = payload.split_at((request.old_length as usize).min(payload.len()));
+        // Opened under the lock: otherwise the file that another edit is about to replace would be read.
+        let _lock = files.lock(resolved.lock_key());
         let mut file = File::from(resolved.open(OFlags::RDONLY | OFlags::NONBLOCK)?);
         let stat = rustix::fs::fstat(&file).map_err(|error| resolved.error(error))?;
         expect_file(&resolved, &stat)?;
@@ -66,8 +104,8 @@ impl Files {
     }
 }
 
-/// The old and the new text of a request.
-fn texts<'p>(request: &Edit, payload: &'p [u8]) -> Result<(&'p [u8], &'p [u8])> {
+/// Whether the payload is the old and the new text that the request announces.
+fn check_texts(request: &Edit, payload: &[u8]) -> Result<()> {
     let total = request.old_length.checked_add(request.new_length);
     if total != Some(payload.len() as u64) {
         let message = format!(
@@ -81,14 +119,14 @@ fn texts<'p>(request: &Edit, payload: &'p [u8]) -> Result<(&'p [u8], &'p [u8])> 
     // No more than the payload's length, which fits.
     let (old, new) = payload.split_at(request.old_length as usize);
     if old.is_empty() && !request.fill_empty {
-        let message = "old_string cannot be empty. Provide the exact text to replace.";
+        let message = "the text to replace is empty: give the exact text to replace";
         return Err(Error::at(ErrorCode::InvalidArgument, &request.path, message));
     }
     if std::str::from_utf8(old).is_err() || std::str::from_utf8(new).is_err() {
-        let message = "the old and the new text have to be UTF-8 each";
+        let message = "the old and the new text must each be UTF-8";
         return Err(Error::at(ErrorCode::InvalidArgument, &request.path, message));
     }
-    Ok((old, new))
+    Ok(())
 }
 
 /// The outcome of an edit.
@@ -104,7 +142,7 @@ pub(crate) struct Edited {
 impl Edited {
     fn fill(content: &[u8], new: &[u8], path: &RawPath) -> Result<Self> {
         if !content.is_empty() {
-            let message = "old_string cannot be empty unless the file is. Provide the exact text to replace.";
+            let message = "the text to replace is empty and the file isn't: give the exact text to replace";
             return Err(Error::at(ErrorCode::InvalidArgument, path, message));
         }
         let occurrences = u64::from(!new.is_empty());

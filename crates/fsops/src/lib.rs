@@ -32,6 +32,8 @@ use rules::{Names, absolute, names};
 
 pub use budget::Cancel;
 pub use content::Content;
+pub use edit::PendingEdit;
+pub use read::OpenFile;
 pub use write::PendingWrite;
 
 /// What the daemon knows and its clients don't decide.

@@ -21,6 +21,11 @@ const MAX_END: usize = 1 << 20;
 /// How many bytes stand before the data.
 pub const HEADER: usize = 5;
 
+/// A reader has at least this much room for the next piece, and makes this much when it has less: enough for many small
+/// records, or a few large ones, in one allocation.
+const MIN_SPACE: usize = 16 << 10;
+const MAX_SPACE: usize = 128 << 10;
+
 /// One record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record {
@@ -79,17 +84,39 @@ impl RecordReader {
         self.buffered.extend_from_slice(piece);
     }
 
+    /// Where the next piece of the stream can be read into, with some room.
+    pub fn space(&mut self) -> &mut BytesMut {
+        if self.buffered.capacity() - self.buffered.len() < MIN_SPACE {
+            self.buffered.reserve(MAX_SPACE);
+        }
+        &mut self.buffered
+    }
+
+    /// Takes all complete records that stand before the end's, as they are, for whoever passes them on; and how far they
+    /// move the offset in the output.
+    ///
+    /// # Errors
+    /// `bad_message` when the bytes aren't records.
+    pub fn take_output(&mut self) -> Result<(Bytes, u64)> {
+        let (mut at, mut span) = (0, 0_u64);
+        while let Some((kind, length)) = parse_header(&self.buffered[at..])? {
+            let Some(data) = self.buffered.get(at + HEADER..at + HEADER + length) else { break };
+            span = span.saturating_add(match kind {
+                4 => break,
+                3 => data.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes)),
+                _ => length as u64,
+            });
+            at += HEADER + length;
+        }
+        Ok((self.buffered.split_to(at).freeze(), span))
+    }
+
     /// The next record, if it is complete.
     ///
     /// # Errors
     /// `bad_message` when the bytes aren't records.
     pub fn next_record(&mut self) -> Result<Option<Record>> {
-        let Some(&[kind, a, b, c, d]) = self.buffered.first_chunk::<HEADER>() else { return Ok(None) };
-        let length = u32::from_be_bytes([a, b, c, d]) as usize;
-        let most = if kind == 4 { MAX_END } else { MAX_DATA };
-        if length > most || !(1..=4).contains(&kind) || (kind == 3 && length != 8) {
-            return Err(bad(format!("no record has kind {kind} and {length} bytes")));
-        }
+        let Some((kind, length)) = parse_header(&self.buffered)? else { return Ok(None) };
         if self.buffered.len() < HEADER + length {
             self.buffered.reserve(HEADER + length - self.buffered.len());
             return Ok(None);
@@ -111,6 +138,17 @@ impl RecordReader {
     pub fn is_inside_record(&self) -> bool {
         !self.buffered.is_empty()
     }
+}
+
+/// Kind and length of the record that begins here, if its header is complete.
+fn parse_header(bytes: &[u8]) -> Result<Option<(u8, usize)>> {
+    let Some(&[kind, a, b, c, d]) = bytes.first_chunk::<HEADER>() else { return Ok(None) };
+    let length = u32::from_be_bytes([a, b, c, d]) as usize;
+    let most = if kind == 4 { MAX_END } else { MAX_DATA };
+    if length > most || !(1..=4).contains(&kind) || (kind == 3 && length != 8) {
+        return Err(bad(format!("no record has kind {kind} and {length} bytes")));
+    }
+    Ok(Some((kind, length)))
 }
 
 fn bad(message: String) -> Error {
@@ -149,10 +187,33 @@ mod tests {
     }
 
     #[test]
+    fn output_is_passed_on_as_it_came_up_to_the_end() {
+        let mut output = output_header(Stream::Stderr, 3).to_vec();
+        output.extend_from_slice(b"err");
+        output.extend(encode_lost(7));
+        let end = [&header(4, 2)[..], b"{}"].concat();
+        for cut in 0..output.len() {
+            let mut reader = RecordReader::default();
+            reader.space().extend_from_slice(&output[..cut]);
+            let (first, before) = reader.take_output().unwrap();
+            reader.space().extend_from_slice(&output[cut..]);
+            reader.push(&end);
+            let (second, after) = reader.take_output().unwrap();
+            assert_eq!([&first[..], &second].concat(), output, "{cut}");
+            assert_eq!(before + after, 10);
+            assert_eq!(reader.take_output().unwrap(), (Bytes::new(), 0), "the end stays");
+            assert!(reader.next_record().is_err(), "that isn't an Info");
+        }
+    }
+
+    #[test]
     fn what_is_no_record_is_refused() {
         for bytes in [&[9, 0, 0, 0, 0][..], &[1, 0xff, 0, 0, 0], &[3, 0, 0, 0, 7], &[4, 0, 0, 0, 2, b'{', b'}']] {
             let mut reader = RecordReader::default();
             reader.push(bytes);
+            if bytes[0] != 4 {
+                assert_eq!(reader.take_output().unwrap_err().code, ErrorCode::BadMessage, "{bytes:?}");
+            }
             assert_eq!(reader.next_record().unwrap_err().code, ErrorCode::BadMessage, "{bytes:?}");
         }
     }

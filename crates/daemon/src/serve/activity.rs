@@ -1,9 +1,9 @@
-//! Whether a sandbox is in use: requests under way and the time of the last one.
+//! Whether a sandbox is in use: requests in progress, and the time of the last one.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Counts requests.
+/// The number of requests in progress, and when it last changed.
 pub struct Activity {
     state: Mutex<(u32, Instant)>,
 }
@@ -14,7 +14,7 @@ impl Default for Activity {
     }
 }
 
-/// A request under way.
+/// A request in progress.
 pub struct Busy<'a>(&'a Activity);
 
 impl Activity {
@@ -24,17 +24,17 @@ impl Activity {
         Busy(self)
     }
 
-    /// Something other than a request was seen at work.
+    /// Notes activity other than a request.
     pub fn touch(&self) {
         self.change(|count| count);
     }
 
-    /// Whether just one request waits for its answer.
+    /// Whether exactly one request is in progress.
     pub fn is_single(&self) -> bool {
         self.lock().0 == 1
     }
 
-    /// How long nothing has been under way.
+    /// How long no request has been in progress.
     pub fn idle(&self) -> Duration {
         match *self.lock() {
             (0, last) => last.elapsed(),

@@ -1,4 +1,4 @@
-//! HTTP/2 on one byte stream, with windows that fit its purpose.
+//! HTTP/2 on one byte stream, with windows that suit its purpose.
 
 use std::io;
 use std::pin::Pin;
@@ -14,16 +14,16 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{Daemon, routes};
 
-/// A stream on the shared connection: small, so that a large answer doesn't keep the others waiting.
+/// The window of a stream on the shared connection: small, so that a large answer doesn't delay the others.
 const WINDOW: u32 = 256 << 10;
 
-/// A stream on the bulk connection: large enough to fill the pipe.
+/// The window of a stream on the bulk connection: large enough to keep the connection full.
 const BULK_WINDOW: u32 = 16 << 20;
 
-/// The connection as a whole never is the bound: many streams wait for their commands.
+/// The window of a connection, which is never the bottleneck: many streams are open and wait for their commands.
 const CONNECTION_WINDOW: u32 = 1 << 30;
 
-/// Serves one connection, whose first byte was read already, until it ends. Where `trusted`, no token is asked for.
+/// Serves a connection, whose first byte was already read, until it ends. If `trusted`, no token is required.
 ///
 /// # Errors
 /// When it breaks.
@@ -51,7 +51,7 @@ where
         .map_err(io::Error::other)
 }
 
-/// A stream whose first byte was read already.
+/// A stream whose first byte was already read.
 struct Prefixed<S> {
     first: Option<u8>,
     stream: S,

@@ -1,6 +1,6 @@
-//! Being told to end by a signal: by whom it counts.
+//! Signals that end podbayd, and whose signals count.
 //!
-//! Commands have podbayd's user and may send it any signal. A local sandbox is ended by its supervisor, with KILL, so podbayd
+//! Commands run as podbayd's user and may send it any signal. A local sandbox is ended by its supervisor, with KILL, so podbayd
 //! ignores all others there. Elsewhere TERM and INT count when they come from outside: from another pid namespace, as a
 //! container's runtime sends them, from the terminal, or from a process that podbayd's commands can't be.
 
@@ -11,14 +11,14 @@ use tokio::io::Interest;
 
 use crate::{process_tree, sys};
 
-/// How podbayd can be told to end.
+/// How podbayd is told to stop.
 pub struct Ending(Option<OwnedFd>);
 
 impl Ending {
-    /// Decides it for this process, which must have one thread. Where it is `supervised`, no signal counts.
+    /// Sets up signals for this process, which must have one thread. If it is `supervised`, no signal counts.
     ///
     /// # Errors
-    /// When signals can't be taken.
+    /// When the kernel refuses the signal descriptor.
     pub fn prepare(supervised: bool) -> io::Result<Self> {
         if supervised {
             sys::ignore_signals();
@@ -26,12 +26,12 @@ impl Ending {
         }
         let signals = sys::end_signals()?;
         sys::ignore_signals();
-        // What is ignored doesn't arrive even where it is blocked.
+        // An ignored signal isn't delivered, even if it is blocked.
         sys::heed_end_signals();
         Ok(Self(Some(signals)))
     }
 
-    /// Waits until somebody who may says so.
+    /// Waits for a signal that counts.
     pub async fn asked(self) {
         let Some(Ok(signals)) = self.0.map(sys::readable) else {
             return std::future::pending().await;
@@ -46,7 +46,7 @@ impl Ending {
     }
 }
 
-/// Whether a sender is one of whom we know that it is outside. Who has ended already could have been a command.
+/// Whether the sender is known to be outside of the sandbox's commands. One that has ended could have been a command.
 fn counts(sender: i32) -> bool {
     sender == 0 || process_tree::is_outside(sender)
 }

@@ -1,4 +1,4 @@
-//! Connections to the unix socket: clients, and `podbayd connect`, which hands its standard input and output over.
+//! Connections to the unix socket: clients, and `podbayd connect`, which hands over its standard input and output.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,20 +16,19 @@ use super::{Daemon, connection};
 use crate::descriptors;
 use crate::stderr_log::log_error;
 
-/// The byte that comes with the two ends of pipes that a connection is to be served on, and that says that they came.
+/// The byte that `podbayd connect` sends with the descriptors of two pipes, and that podbayd answers once it has them.
 pub const HANDOVER: u8 = b'>';
 
-/// How long what is still to be written may take once the input has ended: whoever has ended it may be gone, and then nobody
-/// reads what is written either.
-pub const LAST_WORDS: Duration = Duration::from_secs(5);
+/// How long answers may still be written once the input has ended: the client may be gone, and then nobody reads them.
+pub const DRAIN_TIME: Duration = Duration::from_secs(5);
 
-/// Serves whoever has connected.
+/// Serves a connection.
 ///
 /// # Errors
 /// When the connection breaks.
 pub async fn serve(daemon: Arc<Daemon>, stream: UnixStream) -> io::Result<()> {
     if daemon.peers.is_command(&stream)? {
-        log_error("a command has connected to podbayd's socket, which is not for commands: the connection was closed");
+        log_error("refused a connection: a command tried to use podbayd's socket");
         return Ok(());
     }
     let Some((first, fds)) = stream.async_io(Interest::READABLE, || descriptors::receive(&stream)).await? else {
@@ -42,11 +41,11 @@ pub async fn serve(daemon: Arc<Daemon>, stream: UnixStream) -> io::Result<()> {
     }
 }
 
-/// Serves on another process's pipes, for as long as that process is there: a bridge between them and the socket would be
-/// one more process to wake for every request and every answer.
+/// Serves on another process's pipes, as long as that process lives. If it copied between them and a socket instead, it
+/// would have to be woken for every request and every answer.
 async fn serve_pipes(daemon: Arc<Daemon>, [input, output]: [OwnedFd; 2], mut owner: UnixStream) -> io::Result<()> {
     let (input, output) = (pipe::Receiver::from_owned_fd(input)?, pipe::Sender::from_owned_fd(output)?);
-    // From now on they are ours; without this byte their owner has to carry the bytes itself.
+    // From now on they are ours; without this byte their owner copies the bytes itself.
     owner.write_all(&[HANDOVER]).await?;
     let (ended, end) = oneshot::channel();
     let mut pipes = tokio::io::join(Input { pipe: input, ended: Some(ended) }, output);
@@ -57,20 +56,20 @@ async fn serve_pipes(daemon: Arc<Daemon>, [input, output]: [OwnedFd; 2], mut own
             Ok(first) => connection::serve(daemon, first, pipes, true).await,
         }
     };
-    let no_more_words = async {
+    let drained = async {
         if end.await.is_err() {
             std::future::pending::<()>().await;
         }
-        tokio::time::sleep(LAST_WORDS).await;
+        tokio::time::sleep(DRAIN_TIME).await;
     };
     tokio::select! {
         done = work => done,
         _ = owner.read_u8() => Ok(()),
-        () = no_more_words => Ok(()),
+        () = drained => Ok(()),
     }
 }
 
-/// A pipe that is read, and that tells when it ends.
+/// A pipe that reports its end.
 struct Input {
     pipe: pipe::Receiver,
     ended: Option<oneshot::Sender<()>>,

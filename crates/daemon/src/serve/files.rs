@@ -1,4 +1,4 @@
-//! The operations on files: `fsops` on threads of their own, with contents streamed past it.
+//! The operations on files. `fsops` does the work; contents are streamed past it.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -7,36 +7,30 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body::Body;
-use podbay_fsops::{Cancel, Content, Files, Settings};
+use podbay_fsops::{Cancel, Content, Files, OpenFile, PendingEdit, Settings};
 use podbay_proto::body::{Incoming, Payload};
-use podbay_proto::files::{Delete, Download, Edit, Glob, Grep, Ls, Mkdir, Move, Read, Stat, Tree, Write};
+use podbay_proto::files::{Download, Edit, Read, Write};
 use podbay_proto::layout::{ARTEFACT_DIR, ARTEFACT_PATHS};
-use podbay_proto::message::decode_head;
-use podbay_proto::{Error, ErrorCode, Operation, Result};
+use podbay_proto::{Error, ErrorCode, Result};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
 use super::Daemon;
-use super::execs::blocking;
-use super::inline::{brief, brief_if_small};
+use super::blocking::blocking;
 use super::reply::Reply;
-use super::routes::once;
 
-/// Contents up to this size are kept in memory on their way.
+/// Contents up to this size are read or collected in memory; larger ones are streamed.
 const SMALL: usize = 256 << 10;
 
-/// The most that `edit` takes: it keeps the file and both texts in memory.
-const MAX_EDIT: usize = 256 << 20;
-
-/// The file operations of a sandbox. `elsewhere` are paths that stand for others; where there are any, nothing of the
-/// sandbox lies at the file system's root.
+/// The file operations of a sandbox. `elsewhere` are paths that stand for others; where there are any, the sandbox has no
+/// root file system of its own.
 pub fn new(state: &Path, workdir: &Path, elsewhere: Vec<(PathBuf, PathBuf)>) -> Files {
     let confined = !elsewhere.is_empty();
     let artefacts =
         ARTEFACT_PATHS.iter().map(PathBuf::from).filter(|artefact| confined || !can_write(artefact)).filter_map(
             |artefact| {
                 let elsewhere = state.join(ARTEFACT_DIR).join(artefact.strip_prefix("/").ok()?);
-                // Where not even this can be made, writing says why.
+                // If even this fails, writing there reports why.
                 fs::create_dir_all(&elsewhere).ok()?;
                 Some((artefact, elsewhere))
             },
@@ -50,88 +44,32 @@ fn can_write(dir: &Path) -> bool {
     if dir.exists() { writable(dir) } else { writable(Path::new("/")) }
 }
 
-/// Serves an operation on files, if it is one.
-pub async fn serve<B>(
-    daemon: &Arc<Daemon>,
-    name: &str,
-    id: Option<String>,
-    mut body: Incoming<B>,
-) -> Option<Result<Reply>>
+/// Work that takes about as long for one file as for another.
+pub async fn quick<O, T>(daemon: Arc<Daemon>, request: O, work: fn(&Files, &O) -> Result<T>) -> Result<Reply>
 where
-    B: Body<Data = Bytes> + Unpin + Send + 'static,
-    B::Error: std::fmt::Display,
+    O: Send + 'static,
+    T: Serialize + Send + 'static,
 {
     let files = daemon.files.clone();
-    let head = body.head.clone();
-    Some(match name {
-        Read::NAME => with(&head, |request| read(daemon, files, request)).await,
-        Ls::NAME => with(&head, |request| search(move |cancel| files.ls(&request, cancel))).await,
-        Stat::NAME => with(&head, |request| simple(daemon.clone(), move || files.stat(&request))).await,
-        Glob::NAME => with(&head, |request| search(move |cancel| files.glob(&request, cancel))).await,
-        Grep::NAME => with(&head, |request| search(move |cancel| files.grep(&request, cancel))).await,
-        Tree::NAME => with(&head, |request| search(move |cancel| files.tree(&request, cancel))).await,
-        Download::NAME => with(&head, |request| download(files, request)).await,
-        Write::NAME => {
-            with(&head, |request| changed(daemon, name, id, write(daemon.clone(), files, request, body))).await
-        }
-        Edit::NAME => {
-            let own = daemon.clone();
-            let edit = async move |request: Edit| {
-                let payload = body.collect(MAX_EDIT).await?;
-                let (path, scope) = (request.path.clone(), request.scope.clone());
-                let edit = move || files.edit(&request, &payload);
-                Reply::new(&brief_if_small(&own, &path, &scope, edit).await??)
-            };
-            with(&head, |request| changed(daemon, name, id, edit(request))).await
-        }
-        Delete::NAME => {
-            with(&head, |request| changed(daemon, name, id, lengthy(move || files.delete(&request, &Cancel::new()))))
-                .await
-        }
-        Mkdir::NAME => {
-            with(&head, |request| changed(daemon, name, id, simple(daemon.clone(), move || files.mkdir(&request))))
-                .await
-        }
-        Move::NAME => with(&head, |request| changed(daemon, name, id, lengthy(move || files.relocate(&request)))).await,
-        _ => return None,
-    })
+    Reply::new(&daemon.quick(move || work(&files, &request)).await?)
 }
 
-async fn with<O, F>(head: &[u8], serve: impl FnOnce(O) -> F) -> Result<Reply>
+/// Work that may concern a whole tree.
+pub async fn slow<O, T>(daemon: Arc<Daemon>, request: O, work: fn(&Files, &O) -> Result<T>) -> Result<Reply>
 where
-    O: Operation,
-    F: Future<Output = Result<Reply>>,
-{
-    serve(decode_head(head)?).await
-}
-
-async fn changed(
-    daemon: &Arc<Daemon>,
-    name: &str,
-    id: Option<String>,
-    serve: impl Future<Output = Result<Reply>> + Send + 'static,
-) -> Result<Reply> {
-    Ok(once(daemon, name, id, serve).await)
-}
-
-/// What takes no longer for one file than for another.
-async fn simple<T>(daemon: Arc<Daemon>, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<Reply>
-where
+    O: Send + 'static,
     T: Serialize + Send + 'static,
 {
-    Reply::new(&brief(&daemon, work).await??)
+    let files = daemon.files.clone();
+    Reply::new(&blocking(move || work(&files, &request)).await??)
 }
 
-/// What may concern a whole tree.
-async fn lengthy<T>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<Reply>
+/// A search. It ends soon after its caller has gone.
+pub async fn search<O, T>(daemon: Arc<Daemon>, request: O, work: fn(&Files, &O, &Cancel) -> Result<T>) -> Result<Reply>
 where
-    T: Serialize + Send + 'static,
+    O: Send + 'static,
+    T: Serialize + 'static,
 {
-    Reply::new(&blocking(work).await??)
-}
-
-/// A search ends soon after its caller has gone.
-async fn search<T: Serialize + 'static>(work: impl FnOnce(&Cancel) -> Result<T> + Send + 'static) -> Result<Reply> {
     struct CancelOnDrop(Cancel);
     impl Drop for CancelOnDrop {
         fn drop(&mut self) {
@@ -139,36 +77,60 @@ async fn search<T: Serialize + 'static>(work: impl FnOnce(&Cancel) -> Result<T> 
         }
     }
     let guard = CancelOnDrop(Cancel::new());
-    let cancel = guard.0.clone();
+    let (files, cancel) = (daemon.files.clone(), guard.0.clone());
     // Encoding ten thousand matches takes its time too.
-    blocking(move || work(&cancel).and_then(|output| Reply::new(&output))).await?
+    blocking(move || work(&files, &request, &cancel).and_then(|output| Reply::new(&output))).await?
 }
 
-async fn read(daemon: &Daemon, files: Arc<Files>, request: Read) -> Result<Reply> {
-    let (path, scope) = (request.path.clone(), request.scope.clone());
-    let (output, content) = brief_if_small(daemon, &path, &scope, move || files.read(&request)).await??;
-    let payload = match content {
+/// Reads a page of a file.
+pub async fn read(daemon: Arc<Daemon>, request: Read) -> Result<Reply> {
+    let (files, request) = (daemon.files.clone(), Arc::new(request));
+    let wanted = request.clone();
+    let (output, content) =
+        daemon.open_then(move || files.open_read(&request), OpenFile::size, move |file| file.read(&wanted)).await?;
+    Reply::with_payload(&output, payload(content))
+}
+
+fn payload(content: Content) -> Payload {
+    match content {
         Content::Bytes(bytes) => Payload::Bytes(bytes.into()),
         Content::File(file) => stream(file),
-    };
-    Reply::with_payload(&output, payload)
+    }
 }
 
-async fn download(files: Arc<Files>, request: Download) -> Result<Reply> {
-    let (output, file, small) = blocking(move || {
-        let (output, mut file) = files.open_download(&request)?;
-        let mut small = Vec::new();
-        if output.length <= SMALL as u64 {
-            file.read_to_end(&mut small).map_err(|error| Error::at(ErrorCode::Io, &request.path, error))?;
-        }
-        Result::Ok((output, file, small))
-    })
-    .await??;
-    let payload = if output.length <= SMALL as u64 { Payload::Bytes(small.into()) } else { stream(file) };
-    Reply::with_payload(&output, payload)
+/// Sends a file, or a part of it.
+pub async fn download(daemon: Arc<Daemon>, request: Download) -> Result<Reply> {
+    let (files, path) = (daemon.files.clone(), request.path.clone());
+    let opened = daemon.open_then(
+        move || files.open_download(&request),
+        // An empty part is read in no time.
+        |(output, _)| output.length.max(1),
+        move |(output, mut file)| {
+            if output.length > SMALL as u64 {
+                return Ok((output, Content::File(file)));
+            }
+            let mut bytes = Vec::with_capacity(output.length as usize + 1);
+            file.read_to_end(&mut bytes).map_err(|error| Error::at(ErrorCode::Io, &path, error))?;
+            Ok((output, Content::Bytes(bytes)))
+        },
+    );
+    let (output, content) = opened.await?;
+    Reply::with_payload(&output, payload(content))
 }
 
-/// Reads a file on a thread of its own, one piece ahead of the connection.
+/// Replaces text in a file.
+pub async fn edit(daemon: Arc<Daemon>, request: Edit, payload: Bytes) -> Result<Reply> {
+    let (files, request) = (daemon.files.clone(), Arc::new(request));
+    let (wanted, texts) = (request.clone(), payload.clone());
+    let edited = daemon.open_then(
+        move || files.start_edit(&request, &payload),
+        PendingEdit::size,
+        move |edit| edit.finish(&wanted, &texts),
+    );
+    Reply::new(&edited.await?)
+}
+
+/// Reads a file on a thread of its own, a few pieces ahead of the connection.
 fn stream(mut file: impl io::Read + Send + 'static) -> Payload {
     let (sender, receiver) = mpsc::channel(4);
     tokio::task::spawn_blocking(move || {
@@ -185,11 +147,13 @@ fn stream(mut file: impl io::Read + Send + 'static) -> Payload {
     Payload::Stream(receiver)
 }
 
-async fn write<B>(daemon: Arc<Daemon>, files: Arc<Files>, request: Write, mut body: Incoming<B>) -> Result<Reply>
+/// Writes a file.
+pub async fn write<B>(daemon: Arc<Daemon>, request: Write, mut body: Incoming<B>) -> Result<Reply>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
+    let files = daemon.files.clone();
     let mut first = Vec::new();
     let mut size = 0;
     while let Some(piece) = body.next().await? {
@@ -199,15 +163,15 @@ where
             return write_stream(files, request, first, body).await;
         }
     }
-    simple(daemon, move || {
+    let written = daemon.quick(move || {
         let mut pending = files.start_write(&request)?;
         first.iter().try_for_each(|piece| pending.write(piece))?;
         pending.commit()
-    })
-    .await
+    });
+    Reply::new(&written.await?)
 }
 
-/// Writes on a thread of its own while more arrives. What doesn't arrive to its end leaves nothing behind.
+/// Writes on a thread of its own while more arrives. An upload that is cut off leaves nothing behind.
 async fn write_stream<B>(files: Arc<Files>, request: Write, first: Vec<Bytes>, mut body: Incoming<B>) -> Result<Reply>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -228,7 +192,7 @@ where
     let cut = loop {
         match body.next().await {
             Ok(Some(piece)) => {
-                // A writer that takes no more has failed and will say why.
+                // A writer that takes no more has failed, and returns why.
                 if sender.send(Some(piece)).await.is_err() {
                     break None;
                 }
@@ -241,10 +205,14 @@ where
         }
     };
     drop(sender);
-    let written = writer.await.map_err(|_| Error::new(ErrorCode::Internal, "podbayd failed at writing a file"))?;
+    let written = writer.await.map_err(|_| {
+        Error::new(ErrorCode::Internal, "podbayd failed while writing a file; please report this as a defect")
+    })?;
     match (written, cut) {
         (Ok(Some(output)), _) => Reply::new(&output),
         (Err(error), _) | (Ok(None), Some(error)) => Err(error),
-        (Ok(None), None) => Err(Error::new(ErrorCode::Internal, "a file's end was lost on its way to the disk")),
+        (Ok(None), None) => {
+            Err(Error::new(ErrorCode::Internal, "podbayd lost the end of an upload; please report this as a defect"))
+        }
     }
 }

@@ -1,43 +1,43 @@
-//! Where an operation on files is done: here and now, or by a thread.
+//! Whether an operation on files is done at once or on a thread.
+//!
+//! Waking a thread, and being woken by it, takes longer than reading a small file. So an operation that takes
+//! microseconds is done at once, on podbayd's only thread, where nothing else waits for that thread: no other request is
+//! under way, and no file system is mounted that may keep it waiting.
 
-use podbay_proto::files::{Kind, Scope, Stat};
-use podbay_proto::{RawPath, Result};
+use podbay_proto::Result;
 
 use super::Daemon;
-use super::execs::blocking;
+use super::blocking::blocking;
 
-/// A file that is handled in no time.
+/// The largest file that is read or edited at once.
 const SMALL: u64 = 1 << 20;
 
-/// Does something that takes microseconds where no file system keeps it waiting.
-///
-/// A thread that has to be woken, and to wake this one again, takes longer than reading a file does. So it is done at once
-/// when no other request waits for its answer.
-pub async fn brief<T: Send + 'static>(daemon: &Daemon, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-    brief_if(daemon, || true, work).await
-}
+impl Daemon {
+    fn may_work_inline(&self) -> bool {
+        self.activity.is_single() && self.mounts.are_local()
+    }
 
-/// The same with a file that may be large.
-pub async fn brief_if_small<T: Send + 'static>(
-    daemon: &Daemon,
-    path: &RawPath,
-    scope: &Scope,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T> {
-    let small = || match daemon.files.stat(&Stat { scope: scope.clone(), ..Stat::new(path.clone()) }) {
+    /// Does work that takes about as long for one file as for another.
+    pub async fn quick<T: Send + 'static>(&self, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+        if self.may_work_inline() { work() } else { blocking(work).await? }
+    }
+
+    /// Opens a file and works on it. The file is opened once: its size then says where the work is done.
+    pub async fn open_then<F, T>(
+        &self,
+        open: impl FnOnce() -> Result<F> + Send + 'static,
+        size: impl FnOnce(&F) -> u64,
+        work: impl FnOnce(F) -> Result<T> + Send + 'static,
+    ) -> Result<T>
+    where
+        F: Send + 'static,
+        T: Send + 'static,
+    {
+        if !self.may_work_inline() {
+            return blocking(move || open().and_then(work)).await?;
+        }
+        let file = open()?;
         // Files of the kernel have no size and may have any content.
-        Ok(found) => found.entry.kind == Kind::File && (1..=SMALL).contains(&found.entry.size),
-        // What isn't there takes no time.
-        Err(_) => true,
-    };
-    brief_if(daemon, small, work).await
-}
-
-async fn brief_if<T: Send + 'static>(
-    daemon: &Daemon,
-    is_brief: impl FnOnce() -> bool,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T> {
-    let here = daemon.activity.is_single() && daemon.mounts.are_local() && is_brief();
-    if here { Ok(work()) } else { blocking(work).await }
+        if (1..=SMALL).contains(&size(&file)) { work(file) } else { blocking(move || work(file)).await? }
+    }
 }

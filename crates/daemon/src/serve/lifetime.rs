@@ -1,4 +1,4 @@
-//! When a sandbox ends by itself.
+//! When a sandbox expires.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use super::Daemon;
 use crate::state_file;
 use crate::stderr_log::log_error;
 
-/// How long the container's first process has to end, once told to.
-const LAST_MOMENTS: Duration = Duration::from_secs(10);
+/// How long the container's first process has to end after its signal.
+const END_GRACE: Duration = Duration::from_secs(10);
 
-/// How long a sandbox may go on.
+/// How long a sandbox may live.
 #[derive(Default)]
 pub struct Lifetime {
     limits: Mutex<TimeLimits>,
@@ -31,7 +31,7 @@ struct TimeLimits {
     idle: Option<Duration>,
 }
 
-/// TimeLimits as they are on disk: by the clock on the wall, which goes on while nobody runs.
+/// Limits as they are on disk: in wall-clock time, which goes on while no podbayd runs.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct Kept {
     end_ms: Option<u64>,
@@ -45,7 +45,7 @@ impl Lifetime {
         Self { limits: Mutex::new(TimeLimits { end, idle }), ..Self::default() }
     }
 
-    /// One that is kept in a state directory. The one that is there already goes on.
+    /// A lifetime that is kept in a state directory. If there is one already, it goes on.
     pub fn kept(state: &Path, ttl: Option<Duration>, idle: Option<Duration>) -> Self {
         let file = state.join(layout::LIFETIME);
         let before = state_file::read(&file, 4096).ok().and_then(|json| serde_json::from_slice::<Kept>(&json).ok());
@@ -60,16 +60,16 @@ impl Lifetime {
         if before.is_none()
             && let Err(error) = lifetime.keep()
         {
-            // A full disk is no reason not to serve.
+            // podbayd serves all the same, for instance on a full disk.
             log_error(format_args!("can't save the sandbox's time limits, so they won't survive a restart: {error}"));
         }
         lifetime
     }
 
-    /// Sets other limits, counted from now.
+    /// Sets new limits, counted from now.
     ///
     /// # Errors
-    /// When they can't be kept.
+    /// When they can't be saved.
     pub fn set(&self, wanted: session::Lifetime) -> io::Result<()> {
         let end = wanted.ttl_ms.and_then(|ttl| Instant::now().checked_add(Duration::from_millis(ttl)));
         let limits = TimeLimits { end, idle: wanted.idle_ttl_ms.map(Duration::from_millis) };
@@ -99,7 +99,7 @@ fn unix_ms() -> u64 {
     millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
-/// Waits until the sandbox's time is up, or until it has been idle for long enough. For ever when neither is set.
+/// Waits until the sandbox's time is up or it has been idle for too long; for ever if neither limit is set.
 ///
 /// Requests under way are activity, and so are commands that run with nobody attached.
 pub async fn expired(daemon: Arc<Daemon>) {
@@ -119,7 +119,7 @@ pub async fn expired(daemon: Arc<Daemon>) {
                 }
                 busy_at = now;
             }
-            // A command's end is no event here, so running ones are looked at from time to time.
+            // A command's end doesn't wake this loop, so running ones are checked from time to time.
             let left = limit.saturating_sub(daemon.activity.idle().min(now - busy_at)).min(limit / 4);
             let left = left.max(Duration::from_millis(10));
             pause = Some(pause.map_or(left, |pause| pause.min(left)));
@@ -137,7 +137,7 @@ pub async fn expired(daemon: Arc<Daemon>) {
     }
 }
 
-/// Ends the container whose first process isn't podbayd: that one is told to.
+/// Ends the container by signalling its first process, unless that is podbayd itself.
 pub async fn end_container() {
     let first = rustix::process::Pid::INIT;
     if rustix::process::getpid() == first {
@@ -145,7 +145,7 @@ pub async fn end_container() {
     }
     match rustix::process::kill_process(first, rustix::process::Signal::TERM) {
         // The kernel ends this process together with the first.
-        Ok(()) => tokio::time::sleep(LAST_MOMENTS).await,
+        Ok(()) => tokio::time::sleep(END_GRACE).await,
         Err(error) => log_error(format_args!("can't signal the container's first process to end: {error}")),
     }
 }
@@ -160,7 +160,7 @@ mod tests {
         let second = Duration::from_secs(1);
         let first = Lifetime::kept(dir.path(), Some(100 * second), None);
         first.set(session::Lifetime { ttl_ms: Some(50_000), idle_ttl_ms: Some(7_000) }).unwrap();
-        // What the next one is told at its start counts for nothing.
+        // The options of the next one are ignored.
         let limits = Lifetime::kept(dir.path(), Some(100 * second), None).limits();
         let left = limits.end.unwrap() - Instant::now();
         assert!(left > 48 * second && left <= 50 * second, "{left:?}");

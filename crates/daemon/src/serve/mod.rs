@@ -1,6 +1,7 @@
-//! podbayd as a server: operations on byte streams.
+//! podbayd as a server: it answers requests on its unix socket, on pipes that were handed over, and on TCP.
 
 mod activity;
+mod blocking;
 mod connection;
 mod ending;
 mod execs;
@@ -9,11 +10,11 @@ mod files;
 mod inline;
 mod lifetime;
 mod mount_watcher;
-mod peer;
 mod protection;
 mod replay_cache;
 mod reply;
 mod routes;
+mod session;
 mod token;
 
 use std::fs::{self, DirBuilder, File};
@@ -35,12 +36,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use self::ending::Ending;
 pub use self::token::Token;
 use crate::exec_registry::ExecRegistry;
+use crate::peer::Peers;
 use crate::state_file;
 use crate::sys::{self, Reaped};
 use crate::walls::Walls;
 use crate::zygote::{self, Forked, Zygote};
 
-/// How long a daemon that has its lock may take to listen.
+/// How long a daemon may take from locking its state directory to listening.
 const STARTING: Duration = Duration::from_secs(1);
 
 /// How to serve.
@@ -48,45 +50,45 @@ const STARTING: Duration = Duration::from_secs(1);
 pub struct Options {
     /// Where the daemon keeps its files.
     pub state: PathBuf,
-    /// Where commands start and relative paths begin.
+    /// The working directory of commands, and the base of relative paths.
     pub workdir: Option<PathBuf>,
-    /// A listening unix socket to use instead of one of its own in the state directory.
+    /// A listening unix socket to use instead of making one in the state directory.
     pub socket: Option<OwnedFd>,
-    /// Addresses to listen on besides.
+    /// TCP addresses to listen on as well.
     pub listen: Vec<SocketAddr>,
-    /// What clients there have to show.
+    /// The token that TCP clients must present.
     pub token: Token,
-    /// Ends the daemon after this long, whatever happens.
+    /// The daemon exits after this long, whatever happens.
     pub ttl: Option<Duration>,
-    /// Ends it when for this long no request was under way and no command ran.
+    /// It exits when there was neither a request nor a running command for this long.
     pub idle_ttl: Option<Duration>,
-    /// Whether the end of the daemon's time is the end of the container: then its first process is told to end, and the
-    /// time goes on when the container is started again.
+    /// Whether the container ends with the daemon's time: then its first process is terminated, and the clock isn't reset
+    /// when the container restarts.
     pub ends_container: bool,
     /// Gets a byte once the daemon can be reached.
     pub ready: Option<OwnedFd>,
-    /// Whether a supervisor looks after the sandbox and ends it: then no signal that a process inside can send does.
+    /// Whether a supervisor outside ends the sandbox: then podbayd ignores all signals that a process inside can send.
     pub supervised: bool,
-    /// What commands are confined by, beyond what podbayd is.
+    /// What confines commands and not podbayd.
     pub walls: Walls,
-    /// Whether the sandbox is somebody else's container, not a jail of ours.
+    /// Whether the sandbox is a container, not one of our jails.
     pub in_container: bool,
-    /// Paths that stand for others, where the sandbox has no file system of its own.
+    /// Paths that stand for others, where the sandbox has no root file system of its own.
     pub elsewhere: Vec<(PathBuf, PathBuf)>,
 }
 
-/// Why serving came to an end.
+/// Why podbayd stopped serving.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ServeEnd {
     /// Another daemon serves this state directory already.
     AlreadyRunning,
-    /// It was told to end.
+    /// It was told to stop.
     Ended,
-    /// Its time was up, or nobody used it.
+    /// Its time was up, or it was idle for too long.
     Expired,
 }
 
-/// What all requests share.
+/// The state that all requests share.
 pub struct Daemon {
     instance: String,
     state: RawPath,
@@ -98,14 +100,14 @@ pub struct Daemon {
     activity: activity::Activity,
     mounts: mount_watcher::MountWatcher,
     lifetime: lifetime::Lifetime,
-    peers: peer::Peers,
+    peers: Peers,
     isolation: protection::Isolation,
 }
 
-/// Serves until told to end. To be called in a process with one thread.
+/// Serves until it is told to stop. The process must have one thread only.
 ///
 /// # Errors
-/// When the state directory or a socket can't be had.
+/// When the state directory can't be used, or a socket can't be made.
 pub fn run(mut options: Options) -> io::Result<ServeEnd> {
     let state = prepare_state(&options.state)?;
     std::env::set_current_dir(&state)?;
@@ -128,12 +130,12 @@ pub fn run(mut options: Options) -> io::Result<ServeEnd> {
         .build()?;
     let socket = options.socket.take();
     let outcome = runtime.block_on(serve(options, &state, socket, forked, ending));
-    // Whatever still blocks is cut short by the end of the process.
+    // Threads that still block end with the process.
     runtime.shutdown_background();
     outcome
 }
 
-/// Whether another daemon serves this state directory, or is about to. Its lock alone doesn't tell: a command can hold that.
+/// Whether another daemon serves this state directory, or is about to. The lock alone doesn't prove it: a command can hold it.
 fn is_served() -> bool {
     let begun = std::time::Instant::now();
     while std::os::unix::net::UnixStream::connect(SOCKET).is_err() {
@@ -183,7 +185,7 @@ async fn serve(
         activity: activity::Activity::default(),
         mounts: mount_watcher::MountWatcher::look(),
         lifetime,
-        peers: peer::Peers::new(options.in_container),
+        peers: Peers::new(options.in_container),
         isolation,
     });
     daemon.execs.adopt_all().await;
@@ -196,7 +198,7 @@ async fn serve(
     }
     let listener = unix_listener(socket)?;
     if let Some(ready) = options.ready {
-        // Whoever waited may have gone; that is no reason not to serve others.
+        // Whoever waited for this may have gone; others may come.
         let _ = File::from(ready).write_all(b"!");
     }
     let expired = lifetime::expired(daemon.clone());
@@ -212,7 +214,7 @@ async fn serve(
     }
 }
 
-/// The sandbox's working directory by convention, where there is one.
+/// `/workspace` where it exists, else `/`.
 fn default_workdir() -> &'static Path {
     let workspace = Path::new(WORKSPACE);
     if workspace.is_dir() { workspace } else { Path::new("/") }
@@ -228,7 +230,7 @@ fn unix_listener(inherited: Option<OwnedFd>) -> io::Result<UnixListener> {
     let listener = match inherited {
         Some(socket) => std::os::unix::net::UnixListener::from(socket),
         None => {
-            // The lock is ours, so a socket that is there belongs to a daemon that has died.
+            // The lock is ours, so an existing socket belongs to a daemon that has died.
             match fs::remove_file(SOCKET) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -250,7 +252,7 @@ async fn accept_unix(daemon: Arc<Daemon>, listener: UnixListener) {
 }
 
 async fn accept_tcp(daemon: Arc<Daemon>, listener: TcpListener) {
-    // Without a token configured, the operator has said that the network itself is guarded.
+    // Without a token, the operator has said that the network itself is protected.
     let trusted = !daemon.token.is_set();
     loop {
         match listener.accept().await {
@@ -267,12 +269,12 @@ async fn accept_tcp(daemon: Arc<Daemon>, listener: TcpListener) {
     }
 }
 
-/// Accepting fails when descriptors run out; trying again at once would only burn time.
+/// Accepting fails when descriptors run out; trying again at once would only burn CPU.
 async fn pause() {
     tokio::time::sleep(Duration::from_millis(50)).await;
 }
 
-/// Takes leave of whatever has ended: the zygote, and orphans, for which podbayd may be the first process.
+/// Reaps children that have ended: the zygote, and orphans, for which podbayd is the subreaper.
 async fn reap(mut children: tokio::signal::unix::Signal) {
     while children.recv().await.is_some() {
         while let Reaped::Ended(_) = sys::reap() {}

@@ -37,11 +37,11 @@ const LOCAL: [&str; 26] = [
     "xfs",
 ];
 
-/// What is mounted here.
+/// Watches the mount table.
 pub struct MountWatcher(Mutex<Known>);
 
 struct Known {
-    /// The kernel's list, which tells when it has changed.
+    /// The kernel's table, which can be polled for changes.
     list: Option<File>,
     local: bool,
 }
@@ -53,7 +53,7 @@ impl MountWatcher {
         Self(Mutex::new(known))
     }
 
-    /// Whether all of it is of this machine.
+    /// Whether all mounted file systems are local.
     pub fn are_local(&self) -> bool {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.have_changed() {

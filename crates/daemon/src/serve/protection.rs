@@ -1,4 +1,4 @@
-//! What podbayd tells of the walls between it and the commands.
+//! What podbayd reports about the walls between it and the commands.
 
 use podbay_proto::session::{Protection, Wall, WallKind};
 
@@ -6,14 +6,14 @@ use super::Daemon;
 use crate::sealed;
 use crate::walls::Standing;
 
-/// What a sandbox is made of.
+/// What confines a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Isolation {
     /// Namespaces of ours, in which podbayd is the first process.
     Namespaces,
     /// Landlock and seccomp alone.
     Landlock,
-    /// Somebody else's container.
+    /// A container that Podbay didn't make.
     Container,
 }
 

@@ -1,7 +1,7 @@
-//! Requests that may be sent twice and must have their effect once.
+//! The replay cache: requests that may be sent twice and must take effect once.
 //!
 //! A client whose connection broke doesn't know whether its request was served, and sends it again with the same id. The
-//! first one's answer is kept and given to the second, also while the first is still being served.
+//! answer to the first is kept and given to the second, even while the first is still being served.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,8 +15,8 @@ use super::reply::Reply;
 /// How many answers are kept.
 const KEEP: usize = 4_096;
 
-/// How long.
-const FOR: Duration = Duration::from_secs(600);
+/// How long an answer is kept.
+const KEEP_FOR: Duration = Duration::from_secs(600);
 
 type Outcome = watch::Receiver<Option<Arc<Reply>>>;
 
@@ -33,9 +33,9 @@ struct Kept {
 }
 
 impl ReplayCache {
-    /// Serves a request once. It goes on when the caller goes away: its outcome is what a second caller will ask for.
+    /// Serves a request once. It is finished even if the caller goes away: the caller will ask for the outcome again.
     ///
-    /// `complete` tells from an answer whether the request was served. One that was cut on its way wasn't, and may come again.
+    /// `complete` decides from the answer whether the request was served. One that was cut off wasn't, and may come again.
     pub async fn once(
         self: &Arc<Self>,
         id: String,
@@ -58,7 +58,7 @@ impl ReplayCache {
             Ok(Some(reply)) => reply,
             _ => Reply::error(&podbay_proto::Error::new(
                 podbay_proto::ErrorCode::Internal,
-                "podbayd lost the outcome of a request; look at what it changed before trying again",
+                "podbayd lost the outcome of this request; check what it changed before trying again",
             )),
         }
     }
@@ -75,7 +75,7 @@ impl Kept {
         }
         let now = Instant::now();
         while let Some((time, _)) = self.order.front()
-            && (self.order.len() >= KEEP || now - *time > FOR)
+            && (self.order.len() >= KEEP || now - *time > KEEP_FOR)
         {
             if let Some((_, old)) = self.order.pop_front() {
                 self.outcomes.remove(&old);

@@ -1,4 +1,4 @@
-//! Answers.
+//! Answers to requests.
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -26,7 +26,7 @@ impl Reply {
         Ok(Self { status: StatusCode::OK, head: encode_head(head)?, payload })
     }
 
-    /// An answer that says what went wrong.
+    /// An answer that reports an error.
     pub fn error(error: &Error) -> Self {
         let status = match error.code {
             ErrorCode::Unauthorized => StatusCode::UNAUTHORIZED,
@@ -51,7 +51,7 @@ impl Reply {
         }
     }
 
-    /// As HTTP has it.
+    /// As an HTTP response.
     pub fn into_response(self) -> Response<MessageBody> {
         let mut response = Response::new(MessageBody::new(self.head, self.payload));
         *response.status_mut() = self.status;

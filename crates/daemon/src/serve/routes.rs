@@ -1,4 +1,4 @@
-//! From a request to the operation that serves it.
+//! The table of routes: which code serves which operation.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -6,16 +6,69 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body::Body;
+use podbay_fsops::{Cancel, Files};
 use podbay_proto::body::{Incoming, MessageBody};
+use podbay_proto::files::{Delete, Download, Edit, Glob, Grep, Ls, Mkdir, Move, Read, Stat, Tree, Write};
 use podbay_proto::message::{MAX_REQUEST, decode_head};
-use podbay_proto::session::{Hello, Lifetime, Protections, REQUEST_ID, TOKEN, Welcome};
+use podbay_proto::session::{Hello, Lifetime, Protections, REQUEST_ID, TOKEN};
 use podbay_proto::{Error, ErrorCode, Operation, Result, VERSION, exec};
 
-use super::Daemon;
-use super::execs;
-use super::files;
 use super::reply::Reply;
+use super::{Daemon, execs, files, session};
 use crate::shim_protocol::MAX_INPUT;
+
+/// The most that `edit` takes: it keeps the file and both texts in memory.
+const MAX_EDIT: usize = 256 << 20;
+
+/// A request whose head has been read.
+struct Call<B> {
+    daemon: Arc<Daemon>,
+    name: String,
+    /// By what a repeated request is recognised.
+    id: Option<String>,
+    body: Incoming<B>,
+}
+
+/// The table. A new operation is one line here: its name, how it is answered, and the function that does the work.
+async fn dispatch<B>(call: Call<B>) -> Result<Reply>
+where
+    B: Body<Data = Bytes> + Unpin + Send + 'static,
+    B::Error: std::fmt::Display,
+{
+    match call.name.as_str() {
+        Hello::NAME => call.answer(session::hello).await,
+        Protections::NAME => call.answer(session::protections).await,
+        Lifetime::NAME => call.answer(session::lifetime).await,
+        exec::Start::NAME => call.answer(execs::start).await,
+        exec::Run::NAME => call.answer(execs::run).await,
+        exec::Attach::NAME => call.answer(execs::attach).await,
+        exec::Status::NAME => call.answer(execs::status).await,
+        exec::List::NAME => call.answer(execs::list).await,
+        exec::Input::NAME => call.answer_with_payload(MAX_INPUT, execs::input).await,
+        exec::Signal::NAME => call.answer_once(execs::signal).await,
+        Read::NAME => call.answer(files::read).await,
+        Download::NAME => call.answer(files::download).await,
+        Ls::NAME => call.answer(|daemon, request| files::search(daemon, request, Files::ls)).await,
+        Glob::NAME => call.answer(|daemon, request| files::search(daemon, request, Files::glob)).await,
+        Grep::NAME => call.answer(|daemon, request| files::search(daemon, request, Files::grep)).await,
+        Tree::NAME => call.answer(|daemon, request| files::search(daemon, request, Files::tree)).await,
+        Stat::NAME => call.answer(|daemon, request| files::quick(daemon, request, Files::stat)).await,
+        Mkdir::NAME => call.answer_once(|daemon, request| files::quick(daemon, request, Files::mkdir)).await,
+        Move::NAME => call.answer_once(|daemon, request| files::slow(daemon, request, Files::relocate)).await,
+        Delete::NAME => call.answer_once(|daemon, request| files::slow(daemon, request, delete)).await,
+        Write::NAME => call.answer_stream_once(files::write).await,
+        Edit::NAME => call.answer_once_with_payload(MAX_EDIT, files::edit).await,
+        name => Err(unknown(name)),
+    }
+}
+
+fn delete(files: &Files, request: &Delete) -> Result<<Delete as Operation>::Output> {
+    // What was begun is finished: a directory that is half deleted serves nobody.
+    files.delete(request, &Cancel::new())
+}
+
+/// Operations that only look at the sandbox, to list or describe it or to find idle ones: they don't count as activity.
+const NO_ACTIVITY: [&str; 2] = [Hello::NAME, Protections::NAME];
 
 /// Serves one request.
 pub async fn serve<B>(
@@ -27,9 +80,8 @@ where
     B: Body<Data = Bytes> + Unpin + Send + 'static,
     B::Error: std::fmt::Display,
 {
-    // Whoever only looks, to list sandboxes, describe one or look for idle ones, doesn't use it.
-    let asks = ["/hello", "/protections"].iter().any(|name| request.uri().path().ends_with(name));
-    let _activity = (!asks).then(|| daemon.activity.begin());
+    let counts = !NO_ACTIVITY.iter().any(|name| request.uri().path().ends_with(name));
+    let _activity = counts.then(|| daemon.activity.begin());
     Ok(Reply::from(answer(&daemon, request, trusted).await).into_response())
 }
 
@@ -45,7 +97,7 @@ where
     let id = header(REQUEST_ID).map(str::to_owned);
     let name = operation_name(request.method(), request.uri().path())?.to_owned();
     let body = Incoming::read(request.into_body(), MAX_REQUEST).await?;
-    dispatch(daemon, &name, id, body).await
+    dispatch(Call { daemon: daemon.clone(), name, id, body }).await
 }
 
 fn operation_name<'a>(method: &Method, path: &'a str) -> Result<&'a str> {
@@ -67,81 +119,76 @@ fn unknown(what: &str) -> Error {
     )
 }
 
-async fn dispatch<B>(daemon: &Arc<Daemon>, name: &str, id: Option<String>, mut body: Incoming<B>) -> Result<Reply>
+/// How an operation is answered. Each takes the function that serves it.
+impl<B> Call<B>
 where
     B: Body<Data = Bytes> + Unpin + Send + 'static,
     B::Error: std::fmt::Display,
 {
-    let head = body.head.clone();
-    match name {
-        Hello::NAME => {
-            let _: Hello = decode_head(&head)?;
-            Reply::new(&daemon.welcome().await)
+    /// Reads the request and answers it.
+    async fn answer<O: Operation, F>(self, serve: impl FnOnce(Arc<Daemon>, O) -> F) -> Result<Reply>
+    where
+        F: Future<Output = Result<Reply>>,
+    {
+        serve(self.daemon, decode_head(&self.body.head)?).await
+    }
+
+    /// The same for a request with a payload of at most `most` bytes.
+    async fn answer_with_payload<O: Operation, F>(
+        mut self,
+        most: usize,
+        serve: impl FnOnce(Arc<Daemon>, O, Bytes) -> F,
+    ) -> Result<Reply>
+    where
+        F: Future<Output = Result<Reply>>,
+    {
+        let request = decode_head(&self.body.head)?;
+        serve(self.daemon, request, self.body.collect(most).await?).await
+    }
+
+    /// For a request that changes something: a repeat of it is answered from the replay cache.
+    async fn answer_once<O: Operation, F>(self, serve: impl FnOnce(Arc<Daemon>, O) -> F) -> Result<Reply>
+    where
+        F: Future<Output = Result<Reply>> + Send + 'static,
+    {
+        self.answer_stream_once(|daemon, request, _| serve(daemon, request)).await
+    }
+
+    /// The same for a request with a payload of at most `most` bytes.
+    async fn answer_once_with_payload<O, F>(
+        self,
+        most: usize,
+        serve: impl FnOnce(Arc<Daemon>, O, Bytes) -> F + Send + 'static,
+    ) -> Result<Reply>
+    where
+        O: Operation + Send + 'static,
+        F: Future<Output = Result<Reply>> + Send + 'static,
+    {
+        self.answer_stream_once(async move |daemon, request, mut body: Incoming<B>| {
+            serve(daemon, request, body.collect(most).await?).await
+        })
+        .await
+    }
+
+    /// The same for a request whose payload is still arriving.
+    async fn answer_stream_once<O: Operation, F>(
+        self,
+        serve: impl FnOnce(Arc<Daemon>, O, Incoming<B>) -> F,
+    ) -> Result<Reply>
+    where
+        F: Future<Output = Result<Reply>> + Send + 'static,
+    {
+        let Self { daemon, name, id, body } = self;
+        let request = decode_head(&body.head)?;
+        let answer = serve(daemon.clone(), request, body);
+        match id {
+            Some(id) => Ok(daemon.replay_cache.once(format!("{name} {id}"), answer, was_served).await),
+            None => answer.await,
         }
-        Protections::NAME => {
-            let _: Protections = decode_head(&head)?;
-            Reply::new(&daemon.protection().await)
-        }
-        Lifetime::NAME => {
-            let lifetime: Lifetime = decode_head(&head)?;
-            daemon.lifetime.set(lifetime).map_err(|error| {
-                Error::new(ErrorCode::Io, format!("how long the sandbox may go on can't be written down: {error}"))
-            })?;
-            Reply::new(&lifetime)
-        }
-        exec::Start::NAME => execs::start(&daemon.execs, decode_head(&head)?).await,
-        exec::Run::NAME => execs::run(&daemon.execs, decode_head(&head)?).await,
-        exec::Attach::NAME => execs::attach(daemon.execs.clone(), decode_head(&head)?).await,
-        exec::Status::NAME => execs::status(&daemon.execs, decode_head(&head)?).await,
-        exec::List::NAME => {
-            let request: exec::List = decode_head(&head)?;
-            Reply::new(&daemon.execs.list(request.running).await?)
-        }
-        exec::Input::NAME => {
-            let data = body.collect(MAX_INPUT).await?;
-            execs::input(&daemon.execs, decode_head(&head)?, &data).await
-        }
-        exec::Signal::NAME => {
-            let request: exec::Signal = decode_head(&head)?;
-            let execs = daemon.execs.clone();
-            Ok(once(daemon, name, id, async move { execs::signal(&execs, request).await }).await)
-        }
-        _ => files::serve(daemon, name, id, body).await.unwrap_or_else(|| Err(unknown(name))),
     }
 }
 
-/// Serves a request that changes something once, when it has an id to be known by.
-pub async fn once(
-    daemon: &Arc<Daemon>,
-    name: &str,
-    id: Option<String>,
-    serve: impl Future<Output = Result<Reply>> + Send + 'static,
-) -> Reply {
-    match id {
-        Some(id) => daemon.replay_cache.once(format!("{name} {id}"), serve, was_served).await,
-        None => serve.await.into(),
-    }
-}
-
-/// A request whose body was cut has changed nothing.
+/// A request whose body was cut off has changed nothing.
 fn was_served(result: &Result<Reply>) -> bool {
     !matches!(result, Err(error) if error.code == ErrorCode::BadMessage)
-}
-
-impl Daemon {
-    async fn welcome(&self) -> Welcome {
-        let running = self.execs.running();
-        if running > 0 {
-            self.activity.touch();
-        }
-        Welcome {
-            idle_ms: u64::try_from(self.activity.idle().as_millis()).unwrap_or(u64::MAX),
-            running,
-            version: VERSION,
-            build: env!("CARGO_PKG_VERSION").to_owned(),
-            instance: self.instance.clone(),
-            workdir: self.workdir.clone(),
-            state: self.state.clone(),
-        }
-    }
 }

@@ -1,31 +1,31 @@
-//! The token that a client on TCP has to show.
+//! The token that TCP clients must present.
 
 use podbay_proto::session::TOKEN;
 use podbay_proto::{Error, ErrorCode, Result};
 
-/// The token, or none: then only the unix socket, which the file system guards, is served.
+/// The token, if one is set.
 #[derive(Default)]
 pub struct Token(Option<Vec<u8>>);
 
 impl Token {
-    /// The token with that text.
+    /// A token.
     pub fn new(text: impl Into<Vec<u8>>) -> Self {
         Self(Some(text.into()))
     }
 
-    /// Whether there is one.
+    /// Whether a token is set.
     pub fn is_set(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Checks what a client showed.
+    /// Checks the token that a client presented.
     ///
     /// # Errors
     /// `unauthorized`.
     pub fn check(&self, shown: Option<&str>) -> Result<()> {
         match (&self.0, shown) {
             (Some(token), Some(shown)) if same(token, shown.as_bytes()) => Ok(()),
-            (_, None) => Err(refused(format!("this podbayd wants a token: send it as {TOKEN}"))),
+            (_, None) => Err(refused(format!("this podbayd requires a token: send it in the header {TOKEN}"))),
             _ => Err(refused("the token is wrong: it belongs to another sandbox, or the key has changed".to_owned())),
         }
     }

@@ -28,7 +28,66 @@ impl Files {
     /// When the path can't be opened or isn't a regular file, when a binary file is larger than asked for, and when the
     /// offset lies behind the end.
     pub fn read(&self, request: &Read) -> Result<(ReadOutput, Content)> {
-        let (resolved, mut file, stat) = self.open_file(&request.path, &request.scope)?;
+        self.open_read(request)?.read(request)
+    }
+
+    /// Opens the file that a request wants to read. Whoever has other work to do looks at its
+    /// [size](OpenFile::size) before reading it.
+    ///
+    /// # Errors
+    /// When the path can't be opened or isn't a regular file.
+    pub fn open_read(&self, request: &Read) -> Result<OpenFile> {
+        self.open_file(&request.path, &request.scope)
+    }
+
+    /// Opens a file to be sent, from its first wanted byte to its last.
+    ///
+    /// # Errors
+    /// When the path can't be opened or isn't a regular file.
+    pub fn open_download(&self, request: &Download) -> Result<(DownloadOutput, std::io::Take<File>)> {
+        let OpenFile { resolved, mut file, stat } = self.open_file(&request.path, &request.scope)?;
+        let size = size(&stat);
+        let start = request.start.min(size);
+        let length = (size - start).min(request.length.unwrap_or(u64::MAX));
+        file.seek(SeekFrom::Start(start)).map_err(|error| resolved.error(error))?;
+        let output =
+            DownloadOutput { path: resolved.shown, size, start, length, mode: mode(&stat), modified: modified(&stat) };
+        Ok((output, file.take(length)))
+    }
+
+    /// Opens a regular file for reading.
+    fn open_file(&self, path: &podbay_proto::RawPath, scope: &podbay_proto::files::Scope) -> Result<OpenFile> {
+        let resolver = self.resolver(scope)?;
+        let resolved = resolver.allowed(path, Lookup { follow: true, parents: false }, Access::Read)?;
+        // Looked at before it is opened: opening a device can have effects, and a pipe would wait for a writer.
+        expect_file(&resolved, &resolved.stat()?)?;
+        let file = resolved.open(OFlags::RDONLY | OFlags::NONBLOCK)?;
+        let stat = rustix::fs::fstat(&file).map_err(|error| resolved.error(error))?;
+        expect_file(&resolved, &stat)?;
+        Ok(OpenFile { resolved, file: file.into(), stat })
+    }
+}
+
+/// A regular file that was opened for reading.
+#[derive(Debug)]
+pub struct OpenFile {
+    resolved: ResolvedPath,
+    file: File,
+    stat: Stat,
+}
+
+impl OpenFile {
+    /// Its size when it was opened. Files of the kernel have no size, whatever they contain.
+    pub fn size(&self) -> u64 {
+        size(&self.stat)
+    }
+
+    /// Reads the page that the request asks for.
+    ///
+    /// # Errors
+    /// When the file can't be read, when a binary file is larger than asked for, and when the offset lies behind the end.
+    pub fn read(self, request: &Read) -> Result<(ReadOutput, Content)> {
+        let Self { resolved, mut file, stat } = self;
         let mut output = ReadOutput {
             path: resolved.shown.clone(),
             encoding: Encoding::Binary,
@@ -80,7 +139,7 @@ impl Files {
         }
         if page.complete_lines == 0 && page.truncated.is_none() {
             let lines = page.seen_lines;
-            let message = format!("Line offset {offset} exceeds file length ({lines} lines)");
+            let message = format!("offset {offset} is past the end of the file, which has {lines} lines");
             return Err(Error::at(ErrorCode::OffsetPastEnd, &resolved.asked, message).with_count(lines));
         }
         // A first line that doesn't fit counts as read, so that the next page doesn't begin with it again.
@@ -91,37 +150,6 @@ impl Files {
         output.truncated = page.truncated;
         output.encoding = Encoding::Utf8;
         Ok((output, Content::Bytes(page.text)))
-    }
-
-    /// Opens a file to be sent, from its first wanted byte to its last.
-    ///
-    /// # Errors
-    /// When the path can't be opened or isn't a regular file.
-    pub fn open_download(&self, request: &Download) -> Result<(DownloadOutput, std::io::Take<File>)> {
-        let (resolved, mut file, stat) = self.open_file(&request.path, &request.scope)?;
-        let size = size(&stat);
-        let start = request.start.min(size);
-        let length = (size - start).min(request.length.unwrap_or(u64::MAX));
-        file.seek(SeekFrom::Start(start)).map_err(|error| resolved.error(error))?;
-        let output =
-            DownloadOutput { path: resolved.shown, size, start, length, mode: mode(&stat), modified: modified(&stat) };
-        Ok((output, file.take(length)))
-    }
-
-    /// Opens a regular file for reading.
-    fn open_file(
-        &self,
-        path: &podbay_proto::RawPath,
-        scope: &podbay_proto::files::Scope,
-    ) -> Result<(ResolvedPath, File, Stat)> {
-        let resolver = self.resolver(scope)?;
-        let resolved = resolver.allowed(path, Lookup { follow: true, parents: false }, Access::Read)?;
-        // Looked at before it is opened: opening a device can have effects, and a pipe would wait for a writer.
-        expect_file(&resolved, &resolved.stat()?)?;
-        let file = resolved.open(OFlags::RDONLY | OFlags::NONBLOCK)?;
-        let stat = rustix::fs::fstat(&file).map_err(|error| resolved.error(error))?;
-        expect_file(&resolved, &stat)?;
-        Ok((resolved, file.into(), stat))
     }
 }
 
@@ -139,7 +167,8 @@ pub(crate) fn expect_file(resolved: &ResolvedPath, stat: &Stat) -> Result<()> {
 fn whole(resolved: &ResolvedPath, mut file: File, mut output: ReadOutput, most: u64) -> Result<(ReadOutput, Content)> {
     let size = file.metadata().map_err(|error| resolved.error(error))?.len();
     if size > most {
-        let message = format!("Binary file exceeds maximum preview size of {most} bytes; it has {size}");
+        let message =
+            format!("is a binary file of {size} bytes; at most {most} bytes of a binary file are read at once");
         return Err(Error::at(ErrorCode::TooLarge, &resolved.asked, message).with_count(size));
     }
     output.encoding = Encoding::Binary;
