@@ -160,16 +160,52 @@ async fn a_deadline_outlives_podbayd() {
     daemon.sandbox().start_as(id.clone(), command).await.unwrap();
     eventually("the shim is stopped", || daemon.work().join("stopped").exists()).await;
     daemon.kill();
-    // A stopped shim can't say who it is, so the new podbayd doesn't know its process; woken for a moment, it does.
-    let parent = |pid: i32| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-        stat.rsplit(')').next().unwrap().split_whitespace().nth(1).unwrap().to_owned()
-    };
-    let shim = parent(processes_in(&daemon)[0]);
+    // The stopped shim can't say who it is. The kernel does.
     daemon.restart();
-    assert!(std::process::Command::new("kill").args(["-CONT", &shim]).status().unwrap().success());
     let info = daemon.sandbox().attach(&id, 0).await.unwrap().wait().await.unwrap();
     assert!(matches!(info.state, State::Exited(exit) if exit.timed_out), "{:?}", daemon.sandbox().status(&id).await);
+    nothing_is_left(&daemon).await;
+}
+
+/// Connects to every shim's socket, asks for its command's status, and prints how many answered.
+const ASK_ALL: &str = r#"
+import glob, socket, struct, sys
+asked = answered = 0
+for path in glob.glob(sys.argv[1] + "/exec/*/ctl"):
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(10)
+    try:
+        s.connect(path)
+    except ConnectionRefusedError:
+        continue  # its shim has gone
+    asked += 1
+    try:
+        s.sendall(struct.pack(">I", 8) + b'"Status"')
+        answered += len(s.recv(100)) > 0
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+print(asked, answered)
+"#;
+
+/// Any command could connect to any shim's socket: read, feed and signal other commands, and hold up their output.
+#[tokio::test]
+async fn a_shim_listens_to_nobody_but_podbayd() {
+    let mut daemon = Daemon::start();
+    let id = ExecId::new("victim").unwrap();
+    let command = Command { timeout_ms: 60_000, ..brief("echo before; sleep 30") };
+    daemon.sandbox().start_as(id.clone(), command).await.unwrap();
+    let script = daemon.work().join("ask.py");
+    std::fs::write(&script, ASK_ALL).unwrap();
+    let line = format!("python3 {} {}", script.display(), daemon.state().display());
+    let said = daemon.sandbox().run(line.as_str()).await.unwrap();
+    assert_eq!(said.text(), "2 0\n", "its own shim and another's");
+    // The next podbayd is listened to, and commands still aren't.
+    daemon.kill();
+    daemon.restart();
+    assert!(matches!(daemon.sandbox().status(&id).await.unwrap().state, State::Running));
+    let said = daemon.sandbox().run(line.as_str()).await.unwrap();
+    assert_eq!(said.text(), "2 0\n");
+    assert!(daemon.sandbox().signal(&id, 9).await.unwrap() > 0);
     nothing_is_left(&daemon).await;
 }
 

@@ -1,4 +1,4 @@
-//! `podbayd connect`: brings its standard input and output to the running daemon, starting it when there is none.
+//! `podbayd connect`: connects its standard input and output to the running daemon, and starts one if there is none.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -12,33 +12,33 @@ use podbay_proto::layout::{LOCK, LOG, SOCKET, START_LOCK};
 use podbay_proto::session::GREETING;
 use rustix::fs::FileType;
 
-use crate::serve::fd_handover::{HANDOVER, LAST_WORDS};
+use crate::serve::fd_handover::{DRAIN_TIME, HANDOVER};
 use crate::{descriptors, state_file, sys};
 
-/// How long another's daemon has to come up.
+/// How long to wait for a daemon that somebody else is starting.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What a daemon is told that has to be started.
+/// How to start a daemon.
 #[derive(Debug, Default)]
 pub struct DaemonOptions {
-    /// Where commands start.
+    /// The commands' working directory.
     pub workdir: Option<PathBuf>,
-    /// Ends it after this long.
+    /// It exits after this long.
     pub ttl: Option<Duration>,
-    /// Ends it when for this long nobody used it.
+    /// It exits after this long without use.
     pub idle_ttl: Option<Duration>,
-    /// Its end is the container's.
+    /// When it exits, the container ends too.
     pub ends_container: bool,
-    /// Its commands have all system calls that the container has.
+    /// Commands run without a seccomp filter of their own.
     pub without_command_filter: bool,
 }
 
-/// Connects, and stays until either side is done.
+/// Connects, and returns when either side closes the connection.
 ///
 /// # Errors
 /// When no daemon can be reached or started.
 pub fn run(state: &Path, options: &DaemonOptions) -> io::Result<()> {
-    // Commands have the same user, and this process is who podbayd listens to.
+    // Commands run as the same user, and podbayd trusts this process.
     sys::hide_memory();
     let socket = connect_or_start(state, options)?;
     writeln!(io::stdout(), "{GREETING}")?;
@@ -47,7 +47,7 @@ pub fn run(state: &Path, options: &DaemonOptions) -> io::Result<()> {
         if hand_over(&socket)? {
             return Ok(());
         }
-        // A daemon that has no room for more descriptors may have room for the bytes.
+        // A daemon that can't take more descriptors may still take another connection.
         return bridge(&connect(state)?);
     }
     bridge(&socket)
@@ -57,14 +57,14 @@ fn is_pipe(end: impl AsFd) -> bool {
     rustix::fs::fstat(end).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo)
 }
 
-/// Lets the daemon serve on our input and output itself, until it is done with them. False when it doesn't take them.
+/// Lets the daemon serve our standard input and output itself, until it is done with them. False if it doesn't take them.
 fn hand_over(mut socket: &UnixStream) -> io::Result<bool> {
     descriptors::send(socket, HANDOVER, &[io::stdin().as_fd(), io::stdout().as_fd()])?;
     let mut answer = [0];
     if socket.read(&mut answer)? == 0 {
         return Ok(false);
     }
-    // Ours no longer: who waits for the end of the output mustn't wait for us.
+    // They aren't ours any longer: whoever waits for the end of the output must not wait for this process.
     rustix::stdio::dup2_stdin(socket)?;
     rustix::stdio::dup2_stdout(socket)?;
     while socket.read(&mut answer)? != 0 {}
@@ -76,14 +76,14 @@ fn connect_or_start(state: &Path, options: &DaemonOptions) -> io::Result<UnixStr
         return Ok(socket);
     }
     std::fs::create_dir_all(state)?;
-    // A command may hold it. Then two may try at once, and the daemon's own lock and socket let one through.
+    // A command may hold it. Then two callers may start a daemon at once, and the daemon's own lock lets one of them run.
     let _lock = state_file::lock(&state.join(START_LOCK), PATIENCE)?;
     if let Ok(socket) = connect(state) {
         return Ok(socket);
     }
     match start(state, options) {
         Ok(()) => connect(state),
-        // A container that is started again starts podbayd as well, and that one may have been faster.
+        // A container that restarts starts podbayd as well, and that one may have been faster.
         Err(error) => connect_soon(state).ok_or(error),
     }
 }
@@ -94,7 +94,7 @@ fn connect_soon(state: &Path) -> Option<UnixStream> {
         if let Ok(socket) = connect(state) {
             return Some(socket);
         }
-        // Nobody who holds it is nobody to wait for.
+        // Nobody holds the lock, so no daemon is starting that is worth waiting for.
         let (_, free) = state_file::lock(&state.join(LOCK), Duration::ZERO).ok()?;
         if free || begun.elapsed() > PATIENCE {
             return None;
@@ -103,13 +103,13 @@ fn connect_soon(state: &Path) -> Option<UnixStream> {
     }
 }
 
-/// A socket's address has room for 107 bytes, so it is named from its own directory.
+/// A socket's address has room for 107 bytes, so the path is relative to the state directory.
 fn connect(state: &Path) -> io::Result<UnixStream> {
     std::env::set_current_dir(state)?;
     UnixStream::connect(SOCKET)
 }
 
-/// Starts the daemon with a life of its own: its own session, none of our descriptors, nothing of our working directory.
+/// Starts the daemon detached: in its own session, without our descriptors.
 fn start(state: &Path, options: &DaemonOptions) -> io::Result<()> {
     let (mut ready, theirs) = io::pipe()?;
     let log = state_file::emptied(&state.join(LOG)).map_or_else(|_| Stdio::null(), Stdio::from);
@@ -143,22 +143,21 @@ fn start(state: &Path, options: &DaemonOptions) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies both ways, where the two aren't pipes. Each direction has a thread: there are no more than two, and nothing to
-/// schedule.
+/// Copies in both directions where standard input and output aren't pipes, with one thread for each.
 fn bridge(socket: &UnixStream) -> io::Result<()> {
     let up = socket.try_clone()?;
     std::thread::spawn(move || {
         let _ = copy(&mut io::stdin().lock(), &mut &up);
         let _ = up.shutdown(Shutdown::Write);
-        std::thread::sleep(LAST_WORDS);
+        std::thread::sleep(DRAIN_TIME);
         std::process::exit(0);
     });
     let down = copy(&mut &*socket, &mut io::stdout().lock());
-    // The daemon's end is the end; input that nobody will read keeps nobody waiting.
+    // When the daemon closes the connection, input that arrives later has no reader.
     down
 }
 
-/// Plain reads and writes: the standard library's copy would splice, which some container runtimes do badly.
+/// With plain reads and writes: `io::copy` would use splice, which some container runtimes implement badly.
 fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     let mut buffer = vec![0; 128 << 10];
     loop {

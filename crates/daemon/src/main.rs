@@ -1,4 +1,4 @@
-//! `podbayd`: the daemon in every sandbox. `podbayd --help` lists its faces.
+//! `podbayd`: the daemon in every sandbox. `podbayd --help` lists its commands.
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where output can't be written")]
 
 use std::ffi::OsString;
@@ -13,19 +13,19 @@ use podbayd::stderr_log::log_error;
 use podbayd::{connect, sealed, self_install, serve, supervise, sys, walls, zygote};
 
 const HELP: &str = "\
-podbayd does the work in a Podbay sandbox. People use the `podbay` command; this one is started by it.
+podbayd does the work in a Podbay sandbox. The `podbay` command starts it; you rarely run it yourself.
 
   podbayd serve --state DIR [--workdir DIR] [--listen ADDRESS:PORT]… [--socket-fd N] [--ready-fd N]
-      Serves operations on the unix socket DIR/podbayd.sock, and on TCP when asked to. On TCP a client has to show the
-      token in the environment variable PODBAY_TOKEN; without one, --allow-anyone has to be given.
-      It ends by itself --ttl SECONDS after its start, and when for --idle-ttl SECONDS nobody used it. With
-      --ends-container it tells the container's first process to end then, and a start of the container later counts on.
-      Commands get a seccomp filter unless --no-command-filter is given.
+      Serves requests on the unix socket DIR/podbayd.sock and, with --listen, on TCP. TCP clients must present the
+      token from the environment variable PODBAY_TOKEN; without a token, pass --allow-anyone.
+      podbayd exits --ttl SECONDS after its start, or after --idle-ttl SECONDS without use. With --ends-container it
+      then also terminates the container's first process; restarting the container doesn't reset the clock.
+      Commands run under a seccomp filter unless --no-command-filter is given.
   podbayd supervise --dir DIR
-      Looks after a local sandbox: DIR/spec.json says which.
+      Creates and supervises the local sandbox that DIR/spec.json describes.
   podbayd connect --state DIR [--workdir DIR] [--ttl SECONDS] [--idle-ttl SECONDS] [--ends-container]
                   [--no-command-filter]
-      Brings standard input and output to the running daemon, and starts it when there is none.
+      Connects standard input and output to the running daemon; starts one if there is none.
   podbayd --version
 ";
 
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
 
 #[derive(Default)]
 struct Arguments {
-    face: String,
+    command: String,
     state: Option<PathBuf>,
     workdir: Option<PathBuf>,
     listen: Vec<std::net::SocketAddr>,
@@ -65,7 +65,7 @@ struct Arguments {
 impl Arguments {
     fn read(mut words: impl Iterator<Item = OsString>) -> Result<Self, String> {
         let text = |word: OsString| word.into_string().map_err(|word| format!("{word:?} isn't UTF-8"));
-        let mut arguments = Self { face: text(words.next().ok_or(HELP)?)?, ..Self::default() };
+        let mut arguments = Self { command: text(words.next().ok_or(HELP)?)?, ..Self::default() };
         while let Some(word) = words.next() {
             let flag = text(word)?;
             if flag == "--allow-anyone" {
@@ -80,7 +80,7 @@ impl Arguments {
                 arguments.without_command_filter = true;
                 continue;
             }
-            // Not for people: this is a sealed copy already, or there can be none.
+            // Internal: this is a sealed copy already, or there can be none.
             if flag == "--sealed" {
                 arguments.sealed = true;
                 continue;
@@ -105,26 +105,29 @@ impl Arguments {
                 "--ready-fd" => arguments.ready = Some(number(value)?),
                 "--listen" => {
                     let address = text(value)?;
-                    let parsed =
-                        address.parse().map_err(|_| format!("{address} isn't an address like 0.0.0.0:8780"))?;
+                    let parsed = address
+                        .parse()
+                        .map_err(|_| format!("{address} isn't an address and port such as 0.0.0.0:8780"))?;
                     arguments.listen.push(parsed);
                 }
-                _ => return Err(format!("{flag} isn't known; `podbayd --help` lists what is")),
+                _ => return Err(format!("unknown flag {flag}; see `podbayd --help`")),
             }
         }
         Ok(arguments)
     }
 
     fn state(&self) -> Result<PathBuf, String> {
-        self.state.clone().ok_or_else(|| "--state DIR is needed: where podbayd keeps its files".to_owned())
+        self.state
+            .clone()
+            .ok_or_else(|| "--state DIR is required: the directory where podbayd keeps its files".to_owned())
     }
 }
 
 fn run(arguments: Arguments) -> Result<ExitCode, String> {
-    match arguments.face.as_str() {
+    match arguments.command.as_str() {
         "serve" => {
             if !arguments.sealed {
-                sealed::go_on(std::env::args_os().skip(1).chain(["--sealed".into()]));
+                sealed::exec_copy(std::env::args_os().skip(1).chain(["--sealed".into()]));
             }
             let options = serve_options(&arguments)?;
             serve::run(options).map(|_| ExitCode::SUCCESS).map_err(|error| error.to_string())
@@ -141,10 +144,10 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
             connect::run(&state, &start).map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string())
         }
         "supervise" => {
-            let dir = arguments.dir.ok_or("--dir DIR is needed: the sandbox's directory")?;
+            let dir = arguments.dir.ok_or("--dir DIR is required: the sandbox's directory")?;
             supervise::run(&dir).map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string())
         }
-        // Not for people: the bootstrap runs it once in a container, and reads what it prints.
+        // Internal: the bootstrap runs it once in a container and reads what it prints.
         "self-install" => match (&arguments.from, arguments.bytes, &arguments.digest, &arguments.to, &arguments.lock) {
             (Some(from), Some(bytes), Some(digest), Some(to), Some(lock)) => {
                 Ok(self_install::run(&self_install::Arrival { from, bytes, digest, to, lock }).map_or_else(
@@ -157,7 +160,7 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
             }
             _ => Err("self-install needs --from, --bytes, --digest, --to and --lock".to_owned()),
         },
-        // Not for people: a daemon whose zygote was killed starts another, with the socket as standard input.
+        // Internal: a daemon whose zygote was killed starts another, with the socket as standard input.
         "zygote" => {
             let socket = inherited(0)?;
             let walls = arguments.walls.ok_or("zygote needs --walls")?;
@@ -169,11 +172,11 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
             Ok(say(format_args!("podbayd {} (protocol {})\n", env!("CARGO_PKG_VERSION"), podbay_proto::VERSION)))
         }
         "--help" | "-h" | "help" => Ok(say(format_args!("{HELP}"))),
-        other => Err(format!("there is no '{other}'; `podbayd --help` lists what there is")),
+        other => Err(format!("unknown command '{other}'; see `podbayd --help`")),
     }
 }
 
-/// Prints, and fails where nobody reads: `println!` would panic, which ends podbayd with a core dump.
+/// Prints, and fails where nobody reads it. `println!` would panic, and podbayd would dump core.
 fn say(text: std::fmt::Arguments<'_>) -> ExitCode {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_fmt(text).and_then(|()| stdout.flush()) {
@@ -195,7 +198,7 @@ fn serve_options(arguments: &Arguments) -> Result<serve::Options, String> {
         Ok(token) if !token.is_empty() => serve::Token::new(token),
         _ if !arguments.listen.is_empty() && !arguments.allow_anyone => {
             return Err(
-                "listening on TCP needs a token in PODBAY_TOKEN, or --allow-anyone where the network is guarded"
+                "listening on TCP requires a token in PODBAY_TOKEN, or --allow-anyone if the network itself is protected"
                     .to_owned(),
             );
         }

@@ -1,4 +1,4 @@
-//! Who goes first when memory runs out: a command, before podbayd.
+//! Which process the kernel kills first when memory runs out: a command, before podbayd.
 //!
 //! A shim sets its command's `oom_score_adj` to 1000. The kernel lets any process lower its own again, but not below the value
 //! that a process with CAP_SYS_RESOURCE has set last, there or in an ancestor at the time of a fork. So where the supervisor
@@ -14,10 +14,10 @@ use crate::stderr_log::log_error;
 /// The capability's number; see capabilities(7).
 const CAP_SYS_RESOURCE: u32 = 24;
 
-/// Keeps all that this process starts from setting less than 1000 once it has it. Does nothing without the capability.
-pub fn fix_least() {
+/// Keeps processes that this one starts from lowering `oom_score_adj` once it is 1000. Does nothing without the capability.
+pub fn set_minimum() {
     if is_privileged().unwrap_or(false)
-        && let Err(error) = try_to_fix_least()
+        && let Err(error) = try_set_minimum()
     {
         log_error(format_args!("commands can lower their oom_score_adj: {error}"));
     }
@@ -32,7 +32,7 @@ fn is_privileged() -> io::Result<bool> {
     Ok(everybody && held >> CAP_SYS_RESOURCE & 1 == 1)
 }
 
-fn try_to_fix_least() -> io::Result<()> {
+fn try_set_minimum() -> io::Result<()> {
     let before: i32 = fs::read_to_string("/proc/self/oom_score_adj")?.trim().parse().map_err(io::Error::other)?;
     fs::write("/proc/self/oom_score_adj", "1000")?;
     // The older file, in steps of 1/17, changes the value and leaves the bound.

@@ -1,13 +1,13 @@
-//! Who connects to podbayd's socket.
+//! Who connects to podbayd's socket, or to a shim's.
 //!
-//! Commands run as podbayd's user, so they can connect to its socket wherever they can reach it: no version of Landlock up to
-//! 7 has a say in that. Over it they could read and write what other commands recorded, and start commands outside of their
-//! domain. So podbayd asks the kernel who has connected, once for each connection, and hangs up on commands.
+//! Commands run as podbayd's user, so they can connect to its socket wherever they can reach it: no Landlock ABI up to 7 can
+//! forbid it. There they could read and write what other commands recorded, and start commands outside of their domain. So
+//! podbayd asks the kernel who has connected, once for each connection, and hangs up on commands.
 //!
 //! A process is a command if podbayd is among its ancestors: shims adopt what their commands leave behind, and podbayd
 //! adopts what is left of a shim. In a container it is one also if it runs under more seccomp filters than podbayd: filters
 //! are inherited, can't be taken off, and outlast a podbayd that was restarted. (On a machine with other software that
-//! tells nothing: its services have filters of their own.)
+//! proves nothing: its services have filters of their own.)
 
 use std::fs;
 use std::io;
@@ -18,7 +18,7 @@ use rustix::process::{Pid, PidfdFlags, Uid, geteuid, getpid, pidfd_open};
 
 use crate::sys;
 
-/// The most generations that are followed; a tree of processes that is deeper hides something.
+/// How many ancestors are looked at; a deeper tree hides something.
 const GENERATIONS: usize = 4_096;
 
 /// Tells commands from everybody else.
@@ -31,14 +31,20 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// Of a podbayd in a container, whose commands have a filter that it hasn't, or in a jail.
+    /// For podbayd's own socket. In a container, commands have a seccomp filter that podbayd hasn't.
     pub fn new(in_container: bool) -> Self {
         let own = getpid();
-        let filters = if in_container { Process::read(own).and_then(|process| process.filters) } else { None };
+        let filters = if in_container { own_filters() } else { None };
         Self { own, in_container, filters }
     }
 
-    /// Whether all commands are told from others, those of a podbayd before this one included.
+    /// For the socket of a shim that has no podbayd at the moment: whoever is neither its descendant nor runs under more
+    /// seccomp filters than podbayd did isn't a command, as far as the kernel tells.
+    pub fn of_shim(podbayd_filters: Option<u32>) -> Self {
+        Self { own: getpid(), in_container: true, filters: podbayd_filters }
+    }
+
+    /// Whether all commands are recognised, including those that an earlier podbayd started.
     pub fn tells_all(&self) -> bool {
         self.filters.is_some() || !self.in_container
     }
@@ -46,7 +52,7 @@ impl Peers {
     /// Whether a command has made this connection.
     ///
     /// # Errors
-    /// When the process has gone: nobody can tell any more who it was.
+    /// When the process has ended: nobody can say any more who it was.
     pub fn is_command(&self, socket: impl AsFd) -> io::Result<bool> {
         // One of another namespace, and with that outside of the sandbox, has no number in this one.
         let Some((pid, user)) = sys::peer(&socket)? else { return Ok(false) };
@@ -61,8 +67,7 @@ impl Peers {
 
     fn descends(&self, peer: Pid, user: Uid) -> bool {
         let Some(mut process) = Process::read(peer) else {
-            // /proc hides it from us (hidepid). Another user's is no command; one of our user's that can't be inspected
-            // may well be.
+            // /proc hides it from us (hidepid). Another user's process is no command; one of our own user's may well be.
             return user == geteuid();
         };
         if let (Some(own), Some(theirs)) = (self.filters, process.filters)
@@ -93,7 +98,12 @@ impl Peers {
     }
 }
 
-/// What is asked of a process.
+/// How many seccomp filters this process runs under; nothing where the kernel doesn't count them.
+pub fn own_filters() -> Option<u32> {
+    Process::read(getpid()).and_then(|process| process.filters)
+}
+
+/// What the kernel says of a process.
 struct Process {
     parent: Option<Pid>,
     filters: Option<u32>,

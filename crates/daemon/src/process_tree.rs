@@ -69,6 +69,23 @@ pub fn is_child_of(pid: i32, other: Option<i32>) -> bool {
     parse_stat(&stat).is_some_and(|(_, parent)| parent == own_pid() || Some(parent) == other)
 }
 
+/// Whether a process is alive and isn't this one or one that it descends from: those are never to be ended.
+pub fn is_other(pid: i32) -> bool {
+    let mut at = own_pid();
+    for _ in 0..10_000 {
+        if at == pid {
+            return false;
+        }
+        let stat = std::fs::read(format!("/proc/{at}/stat")).unwrap_or_default();
+        match parse_stat(&stat) {
+            Some((_, parent)) if parent > 0 => at = parent,
+            _ => break,
+        }
+    }
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    parse_stat(&stat).is_some()
+}
+
 /// Whether a process is alive and neither this one's descendant nor unknown.
 pub fn is_outside(pid: i32) -> bool {
     let mut at = pid;
@@ -189,8 +206,10 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!is_outside(child.id() as i32), "nobody is there any more");
+        assert!(!is_other(own_pid()) && !is_other(child.id() as i32), "itself, and one that is gone");
         let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get();
         assert!(is_outside(parent) && is_outside(own_pid()));
+        assert!(!is_other(parent), "an ancestor");
     }
 
     /// A stopped parent once kept its tree alive: nobody could wait for it, and nobody looked below it.

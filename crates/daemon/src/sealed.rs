@@ -58,11 +58,11 @@ impl Program {
     }
 }
 
-/// Goes on as a sealed copy, with these arguments. Returns where that isn't possible.
-pub fn go_on(arguments: impl Iterator<Item = OsString>) {
+/// Replaces this process by a sealed copy of its program, with these arguments. Returns where that isn't possible.
+pub fn exec_copy(arguments: impl Iterator<Item = OsString>) {
     let program = Program::own();
     if program.copy.is_some() {
-        // Where the kernel makes the copy but doesn't run it, the file itself goes on.
+        // Where the kernel makes the copy but doesn't run it, this process goes on.
         let _ = Command::new(&program.path).args(arguments).exec();
     }
 }

@@ -1,5 +1,5 @@
-//! `podbayd self-install`: the last step of podbayd's way into a container. That it runs at all shows that programs run where it
-//! lies; it does what would take three programs of the container otherwise.
+//! `podbayd self-install`: the last step of the bootstrap in a container. That podbayd runs at all shows that programs can
+//! run from where it was put; and it does at once what would take three programs of the container.
 
 use std::fs;
 use std::io;
@@ -7,25 +7,25 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-/// What a program that has just arrived is to do.
+/// A program that has just been sent.
 #[derive(Debug)]
 pub struct Arrival<'a> {
-    /// Where it lies.
+    /// The file that was written.
     pub from: &'a Path,
     /// How many bytes were sent.
     pub bytes: u64,
     /// Their SHA-256, in hexadecimal.
     pub digest: &'a str,
-    /// What it is to be called.
+    /// The path that it gets.
     pub to: &'a Path,
-    /// What keeps others waiting meanwhile.
+    /// The lock that other callers wait for meanwhile.
     pub lock: &'a Path,
 }
 
-/// Checks that all of it has arrived, gives it its name and lets others go on.
+/// Checks that all of it has arrived, renames it and releases the lock.
 ///
 /// # Errors
-/// In the words that the client understands.
+/// In the form that the client parses.
 pub fn run(arrival: &Arrival<'_>) -> Result<(), String> {
     let below = arrival.to.parent().unwrap_or(arrival.to);
     let write = |error: io::Error| format!("write {}: {error}", below.display());
@@ -38,7 +38,7 @@ pub fn run(arrival: &Arrival<'_>) -> Result<(), String> {
         return Err("digest".into());
     }
     fs::rename(arrival.from, arrival.to).map_err(write)?;
-    // Who waits for it looks for the program as well.
+    // Where the lock can't be removed, those who wait for it find the program.
     let _ = fs::remove_dir_all(arrival.lock);
     Ok(())
 }

@@ -1,23 +1,23 @@
-//! What podbayd and a command's shim say to each other.
+//! The protocol between podbayd and a command's shim.
 //!
 //! podbayd sends [`Request`]s, each as the head of a [message](podbay_proto::message) (input data follows its request).
 //! The shim answers `Attach` with [records](podbay_proto::record), `Watch` with [`Report`]s, and the others with one head.
-//! The first connection is a pair of sockets and watches from the beginning; others come to a socket in the command's directory.
+//! The first connection is a socket pair and watches from the beginning; others are made to a socket in the command's directory.
 //!
-//! Either side takes the other for hostile: a command has podbayd's user and may try to be one or the other.
+//! Each side assumes that the other is hostile: a command runs as podbayd's user and may try to pass for either.
 
 use podbay_proto::exec::{Command, ExecId, Process, Target};
 use serde::{Deserialize, Serialize};
 
 use crate::exec_store::record::CommandOutcome;
 
-/// The most input that one request brings.
+/// The most input in one request.
 pub const MAX_INPUT: usize = 1 << 20;
 
 /// The longest message from a shim.
 pub const MAX_REPORT: usize = 256 << 10;
 
-/// How many processes a shim names: enough to see what runs, and a bound for its messages.
+/// How many processes a shim lists: enough to see what runs, and a bound on its messages.
 pub const MAX_PROCESSES: usize = 1_000;
 
 /// A request to a shim.
@@ -25,7 +25,7 @@ pub const MAX_PROCESSES: usize = 1_000;
 pub enum Request {
     /// Run this. The first request on the first connection.
     Start(Box<StartCommand>),
-    /// Report what becomes of the command.
+    /// Report on the command from now on.
     Watch,
     /// The answer to [`Report::Room`].
     Room {
@@ -50,44 +50,46 @@ pub enum Request {
     Signal {
         /// Its number.
         signal: i32,
-        /// Whom it is for.
+        /// Which processes get it.
         target: Target,
     },
-    /// Tell about the command.
+    /// Describe the command.
     Status,
 }
 
 /// What to run, with what only podbayd knows.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct StartCommand {
-    /// The command's name.
+    /// The command's id.
     pub id: ExecId,
     /// The command; its working directory is filled in.
     pub command: Command,
     /// The log's path as the sandbox sees it.
     pub log: podbay_proto::RawPath,
-    /// Where the outcome's place is in the record.
+    /// Where the outcome goes in the record.
     pub outcome_at: u64,
-    /// When it was started, for those who ask: milliseconds since 1970.
+    /// When it was started: milliseconds since 1970.
     pub started_ms: u64,
+    /// How many seccomp filters podbayd runs under, where that is known: commands run under more.
+    pub podbayd_filters: Option<u32>,
     /// The file with the command's line, where that is too long for an argument.
     pub script: Option<podbay_proto::RawPath>,
 }
 
-/// What a shim says on a connection that watches.
+/// What a shim reports on a watching connection.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Report {
-    /// It is there. The kernel tells podbayd who says so.
+    /// The shim runs. The kernel tells podbayd its process id.
     Begun,
-    /// Its log has grown: is there room among all logs?
+    /// Its log has grown: are all logs together within their quota?
     Room,
     /// The command has ended.
     Ended {
         /// How.
         outcome: CommandOutcome,
-        /// What it started and is still alive.
+        /// Processes that it started and that still live.
         processes: Vec<Process>,
     },
-    /// Nothing of the command is left, and the shim goes.
+    /// No process of the command is left, and the shim exits.
     Gone,
 }

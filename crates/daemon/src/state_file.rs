@@ -1,5 +1,5 @@
-//! Files of podbayd's own in its state directory. A command may have put something else in their place: a pipe or a lock that
-//! would keep podbayd waiting, a link, a file without end. So nothing here waits for long or reads more than it wants.
+//! podbayd's own files in its state directory. A command may have replaced one by a pipe or a lock that would block podbayd,
+//! by a link, or by a file without end. So nothing here blocks for long, follows links, or reads more than a bound.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -18,7 +18,7 @@ fn open(path: &Path, options: &mut std::fs::OpenOptions) -> io::Result<File> {
     }
 }
 
-/// Reads a file of at most so many bytes.
+/// Reads a file of at most `most` bytes.
 ///
 /// # Errors
 /// When it isn't there, isn't a regular file, or is longer.
@@ -45,7 +45,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     std::fs::rename(&new, path)
 }
 
-/// An empty file to write to.
+/// Opens a file for writing and empties it.
 ///
 /// # Errors
 /// When something else is in its place.
@@ -53,10 +53,10 @@ pub fn emptied(path: &Path) -> io::Result<File> {
     open(path, File::options().write(true).create(true).truncate(true))
 }
 
-/// Takes a lock, and waits for it no longer than said. False when somebody else has it.
+/// Locks a file, waiting for at most `patience`. False when somebody else holds the lock.
 ///
 /// # Errors
-/// When the file can't be had, or the kernel can't lock it.
+/// When the file can't be opened, or the kernel can't lock it.
 pub fn lock(path: &Path, patience: Duration) -> io::Result<(File, bool)> {
     let file = open(path, File::options().read(true).write(true).create(true).truncate(false))?;
     let begun = Instant::now();

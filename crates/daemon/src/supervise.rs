@@ -40,7 +40,7 @@ pub fn run(dir: &Path) -> io::Result<()> {
         return Ok(());
     }
     rustix::process::setsid()?;
-    oom::fix_least();
+    oom::set_minimum();
     let alive = mark_supervised(dir)?;
     let begun = Instant::now();
     let control = dir.join(CONTROL);

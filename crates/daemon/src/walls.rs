@@ -1,4 +1,4 @@
-//! What confines commands and not podbayd, and what the kernel enforces of it.
+//! What confines commands but not podbayd, and which of it the kernel enforces.
 
 use std::io;
 use std::path::Path;
@@ -7,22 +7,22 @@ use podbay_jail::{CommandConfinement, CommandFilter, Domain, Entered, PreparedCo
 use podbay_proto::layout::ARTEFACT_DIR;
 use serde::{Deserialize, Serialize};
 
-/// Entries of podbayd's directory that commands may change: what agent frameworks write lies there where a sandbox has no
-/// better place for it. Shims need none: they write to files that podbayd opened for them.
+/// Entries of podbayd's directory that commands may change: files of agent frameworks, where a sandbox has no better place
+/// for them. Shims need none: they write to files that podbayd opened for them.
 const OPEN: [&str; 1] = [ARTEFACT_DIR];
 
-/// What confines commands and not podbayd. Plain data: a zygote that is started anew gets it as text.
+/// What confines commands but not podbayd. Plain data: a restarted zygote gets it as JSON.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Walls {
-    /// Places and system calls of each command, where the sandbox as a whole has no namespaces.
+    /// Paths and system calls of each command, where the sandbox has no namespaces.
     pub cell: Option<CommandConfinement>,
-    /// What all commands share.
+    /// The Landlock domain that all commands share.
     pub domain: Domain,
-    /// System calls that commands don't have although podbayd has them.
+    /// The seccomp filter of commands.
     pub filter: Option<CommandFilter>,
 }
 
-/// Which of them stand.
+/// Which of them are in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
     /// The Landlock domain.
@@ -32,16 +32,16 @@ pub struct Standing {
 }
 
 impl Walls {
-    /// Completes them for a podbayd whose state directory this is, and makes there what they are about.
+    /// Completes them for podbayd's state directory, and makes the directories in it that they name.
     ///
     /// # Errors
-    /// When it can't be made.
+    /// When a directory can't be made.
     pub fn around(&mut self, state: &Path) -> io::Result<()> {
-        // A cell has the places that its commands may write, and this isn't one.
+        // A cell lists the paths that its commands may write, and podbayd's directory isn't one.
         if self.cell.is_some() {
             return Ok(());
         }
-        // The domain is about what is there when it is entered.
+        // Landlock grants access to what exists when the domain is entered.
         for name in OPEN {
             std::fs::create_dir_all(state.join(name))?;
         }
@@ -49,7 +49,7 @@ impl Walls {
         Ok(())
     }
 
-    /// Prepares what each command enters by itself.
+    /// Prepares what each command enters on its own.
     ///
     /// # Errors
     /// When the kernel can't confine commands as the cell says.
@@ -57,19 +57,19 @@ impl Walls {
         self.cell.as_ref().map(CommandConfinement::prepare).transpose().map_err(io::Error::other)
     }
 
-    /// Puts this process, and all that it starts, behind them.
+    /// Confines this process and all that it starts.
     ///
     /// # Errors
-    /// When one doesn't stand on which the whole sandbox rests.
+    /// When one fails that the whole sandbox depends on.
     pub fn enter(&self) -> io::Result<Standing> {
         let domain = self.domain.enter();
         if self.cell.is_some() {
             domain.signals.clone().map_err(io::Error::other)?;
         }
-        // The kernel takes no filter either from those who may gain privileges.
+        // The kernel accepts a filter only with no_new_privs.
         let filter = match (self.filter, rustix::thread::no_new_privs()) {
             (None, _) => Ok(()),
-            // A jail of ours stands or falls with it.
+            // A local sandbox depends on it.
             (Some(filter @ CommandFilter::Local), _) => Ok(filter.install().map_err(io::Error::other)?),
             (Some(_), Ok(false) | Err(_)) => Err(podbay_jail::ESCALATION.into()),
             (Some(filter), Ok(true)) => match filter.install() {

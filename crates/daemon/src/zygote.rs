@@ -1,8 +1,8 @@
 //! The zygote: a small process with one thread that forks shims.
 //!
-//! podbayd has several threads, so it can't fork without an exec; a shim made by fork and exec costs a millisecond more. The
-//! zygote is forked off before podbayd has threads. It knows nothing: each byte on its socket brings four descriptors, and the
-//! fork reads the rest from the second of them.
+//! podbayd has several threads, so it can't fork without exec, and a shim started by fork and exec costs a millisecond more.
+//! The zygote is forked off before podbayd has threads. It knows nothing of commands: each byte on its socket comes with four
+//! descriptors, and the fork reads what to run from the second of them.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,7 +24,7 @@ const BARS: i32 = 4;
 /// Listening socket, line to podbayd, the files `output` and `record`.
 const DESCRIPTORS: usize = descriptors::MOST;
 
-/// The way to the zygote.
+/// podbayd's connection to the zygote.
 #[derive(Debug)]
 pub struct Zygote {
     socket: UnixStream,
@@ -36,7 +36,7 @@ pub struct Zygote {
 /// A zygote that was forked before there was an asynchronous runtime.
 pub struct Forked(std::os::unix::net::UnixStream, i32);
 
-/// Forks the zygote. To be called first of all, while there is one thread and no descriptor of importance.
+/// Forks the zygote. To be called first, while there is one thread and no important descriptor is open.
 ///
 /// # Errors
 /// When the kernel has no room for a socket or a process, or can't confine commands as it must.
@@ -62,10 +62,10 @@ impl Zygote {
         Ok(Self { socket: UnixStream::from_std(forked.0)?, pid: forked.1, walls, standing: OnceCell::new() })
     }
 
-    /// Which walls stand around what it starts.
+    /// What confines the commands that it starts.
     ///
     /// # Errors
-    /// When it died before it could tell.
+    /// When it died before it could report.
     pub async fn standing(&self) -> io::Result<&Standing> {
         self.standing
             .get_or_try_init(async || {
@@ -83,7 +83,7 @@ impl Zygote {
             .await
     }
 
-    /// Starts another one by running podbayd anew, after the first was killed.
+    /// Starts a new one by running podbayd's program again, after this one was killed.
     ///
     /// # Errors
     /// When podbayd's own program can't be run.
@@ -105,7 +105,7 @@ impl Zygote {
         self.pid
     }
 
-    /// Whether it is there. It may be stopped.
+    /// Whether it lives. It may be stopped.
     pub fn is_alive(&self) -> bool {
         crate::process_tree::is_child_of(self.pid, None)
     }
@@ -119,19 +119,19 @@ impl Zygote {
     }
 }
 
-/// The zygote's life, until podbayd is gone. Its children, the shims, stay. It goes behind the walls, and with it all that
-/// it starts; commands go behind the bars as well.
+/// Runs the zygote until podbayd is gone. Its children, the shims, stay. It enters the walls, and so does all that it starts;
+/// commands enter the bars as well.
 pub fn main(socket: OwnedFd, walls: &Walls, bars: Option<PreparedConfinement>) -> i32 {
-    // After a restart it runs podbayd's own program anew, which makes it readable where that isn't a sealed copy.
+    // A restarted zygote runs podbayd's program again, which makes its memory readable unless that is a sealed copy.
     sys::hide_memory();
     sys::heed_signals();
-    // podbayd may have been started by a bootstrap that keeps its own files private; commands get the usual mask.
+    // The bootstrap that started podbayd may have set a private umask; commands get the usual one.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-    // Nobody looks at the core dumps of a sandbox's commands, and they would fill its disk.
+    // Nobody reads core dumps of a sandbox's commands, and they would fill its disk.
     let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
     let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
     sys::survive_failed_writes();
-    // Shims inherit everything, so nothing may be open that podbayd had open.
+    // Shims inherit all descriptors, so none of podbayd's may stay open.
     let Ok(away) = rustix::io::fcntl_dupfd_cloexec(&socket, BARS + 1) else { return 1 };
     drop(socket);
     let Ok(bars) = bars.map(|bars| bars.moved_to(BARS)).transpose() else { return 1 };
@@ -165,7 +165,7 @@ pub fn main(socket: OwnedFd, walls: &Walls, bars: Option<PreparedConfinement>) -
                         let files = (output.into(), record.into());
                         std::process::exit(crate::shim::run(listener, line, files, bars));
                     }
-                    // Closing the descriptors tells podbayd that there is no shim.
+                    // When the descriptors close, podbayd learns that there is no shim.
                     Ok(Fork::Parent(_)) | Err(_) => {}
                 },
                 Ok(None) => return 0,
@@ -175,7 +175,7 @@ pub fn main(socket: OwnedFd, walls: &Walls, bars: Option<PreparedConfinement>) -
     }
 }
 
-/// Says which walls stand. Nobody needs to wait for it: it is small enough to be in the socket at once.
+/// Reports what confines commands. It is small enough to fit into the socket's buffer at once.
 fn tell(socket: &OwnedFd, standing: &Standing) -> bool {
     let Ok(mut line) = serde_json::to_vec(standing) else { return false };
     line.push(b'\n');

@@ -1,4 +1,4 @@
-//! Commands, as podbayd sees them: each a directory and, while anything of it lives, a shim that is watched (`watch`).
+//! The registry of commands: each has a directory and, while any of its processes lives, a shim that podbayd watches.
 
 mod shim_client;
 mod start;
@@ -18,6 +18,7 @@ use crate::exec_store::directory::Directory;
 use crate::exec_store::disk_reserve::DiskReserve;
 use crate::exec_store::log::Log;
 use crate::exec_store::record::Begun;
+use crate::peer;
 use crate::walls::Standing;
 use crate::zygote::Zygote;
 
@@ -27,22 +28,24 @@ pub struct ExecRegistry {
     reserve: DiskReserve,
     workdir: RawPath,
     zygote: tokio::sync::Mutex<Arc<Zygote>>,
-    /// Knows which paths stand for others.
+    /// How many seccomp filters podbayd runs under.
+    filters: Option<u32>,
+    /// Resolves paths that stand for others.
     files: Arc<podbay_fsops::Files>,
-    /// Those of which something may live.
+    /// Commands that may have live processes.
     watched: Mutex<BTreeMap<ExecId, Arc<Watched>>>,
 }
 
 /// A command that was found.
 pub enum Found {
-    /// Something of it may live.
+    /// It may have live processes.
     Live(Arc<Watched>),
-    /// It has ended; this is what is known.
+    /// It has ended; this is what is known of it.
     Ended(Info),
 }
 
 impl ExecRegistry {
-    /// The commands below a state directory, which must be the process's current one: socket paths are short that way.
+    /// The commands in a state directory, which must be the current directory: that keeps socket paths short.
     ///
     /// # Errors
     /// When their directory can't be made.
@@ -51,12 +54,13 @@ impl ExecRegistry {
         let reserve = DiskReserve::default();
         reserve.fill(directory.state());
         let zygote = tokio::sync::Mutex::new(Arc::new(zygote));
-        Ok(Self { directory, reserve, workdir, zygote, files, watched: Mutex::default() })
+        let filters = peer::own_filters();
+        Ok(Self { directory, reserve, workdir, zygote, filters, files, watched: Mutex::default() })
     }
 
-    /// Looks after the commands that a podbayd before this one has left running.
+    /// Takes over the commands that an earlier podbayd left running.
     pub async fn adopt_all(self: &Arc<Self>) {
-        // Nobody is served yet who could be kept waiting.
+        // No client is served yet, so nobody waits for this.
         for id in self.directory.ids().unwrap_or_default() {
             self.adopt(&id).await;
         }
@@ -75,12 +79,12 @@ impl ExecRegistry {
         ended.unwrap_or_else(|_| Err(not_found(id))).map(Found::Ended)
     }
 
-    /// What is known of a command of which nothing lives. Reads files.
+    /// What is known of a command without live processes. Reads files.
     ///
     /// # Errors
     /// `exec_not_found`.
     pub fn ended(&self, id: &ExecId) -> Result<Info> {
-        // A directory without a record that makes sense is a command that was lost as early as that.
+        // A directory without a valid record is a command that was lost before its record was written.
         self.directory.of(id).map_err(|_| not_found(id))?;
         let record = self.directory.record(id).ok();
         let begun = record.map_or_else(
@@ -97,25 +101,25 @@ impl ExecRegistry {
     pub fn log(&self, id: &ExecId) -> Result<Log> {
         self.directory.log(id).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => not_found(id),
-            _ => exec_io(id, "its log can't be read", &error),
+            _ => exec_io(id, "can't read its log", &error),
         })
     }
 
-    /// Which walls stand around commands that are started now.
+    /// What confines commands that are started now.
     ///
     /// # Errors
-    /// When nothing can start commands any more; the next command starts another zygote.
+    /// When the zygote is gone; the next command starts another.
     pub async fn standing(&self) -> io::Result<Standing> {
         let zygote = self.zygote.lock().await.clone();
         zygote.standing().await.cloned()
     }
 
-    /// How many commands have something alive.
+    /// How many commands have live processes.
     pub fn running(&self) -> u32 {
         self.watched().len() as u32
     }
 
-    /// All commands, oldest first; optionally only those of which something lives.
+    /// All commands, oldest first; with `running`, only those with live processes.
     ///
     /// # Errors
     /// When the directory can't be read.
@@ -127,15 +131,14 @@ impl ExecRegistry {
             let known: BTreeSet<ExecId> = live.iter().map(|watched| watched.id.clone()).collect();
             let ended = tokio::task::spawn_blocking(move || -> io::Result<Vec<Info>> {
                 let ids = execs.directory.ids()?.into_iter().filter(|id| !known.contains(id));
-                // A command may be forgotten while this looks.
+                // A command may be removed meanwhile.
                 Ok(ids.filter_map(|id| execs.ended(&id).ok()).collect())
             });
-            let failed = |error: &dyn std::fmt::Display| {
-                Error::new(ErrorCode::Io, format!("the commands can't be listed: {error}"))
-            };
+            let failed =
+                |error: &dyn std::fmt::Display| Error::new(ErrorCode::Io, format!("can't list commands: {error}"));
             list = ended.await.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
         }
-        // All at once: one that doesn't answer keeps nobody waiting but for its own answer.
+        // All at once: a shim that doesn't answer delays only its own answer.
         let asked: Vec<_> = live
             .into_iter()
             .map(|watched| {
@@ -178,7 +181,7 @@ impl ExecRegistry {
 fn not_found(id: &ExecId) -> Error {
     Error::new(
         ErrorCode::ExecNotFound,
-        format!("there is no command {id} in this sandbox; 'list' names those that are"),
+        format!("there is no command {id} in this sandbox; list the commands to see which there are"),
     )
 }
 

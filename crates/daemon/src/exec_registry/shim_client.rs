@@ -1,6 +1,6 @@
-//! A connection to a shim for one purpose: to follow the output, to give input, to send a signal, to ask how things are.
+//! A connection to a shim for one purpose: to follow the output, give input, send a signal, or ask for the status.
 //!
-//! A shim may be stopped, or be somebody else's process by now, so it is given little time, and what it says is bounded.
+//! A shim may be stopped, or its socket be another process's by now, so answers are limited in time and size.
 
 use std::io;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use podbay_proto::exec::{Info, Signalled, Target};
 use podbay_proto::message::{HeadReader, decode_head, encode_head};
-use podbay_proto::record::{Record, RecordReader};
+use podbay_proto::record::RecordReader;
 use rustix::process::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -19,7 +19,7 @@ use crate::process_tree;
 use crate::shim_protocol::{MAX_PROCESSES, MAX_REPORT, Report, Request};
 
 /// How long a shim may take to answer. A healthy one takes a fraction of a millisecond.
-const SOON: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A connection to a shim.
 pub struct ShimClient {
@@ -33,7 +33,7 @@ impl ShimClient {
     /// When it can't be reached.
     pub async fn open(watched: &Watched) -> io::Result<Self> {
         let connect = UnixStream::connect(socket(&watched.id));
-        Ok(Self { socket: tokio::time::timeout(SOON, connect).await?? })
+        Ok(Self { socket: tokio::time::timeout(TIMEOUT, connect).await?? })
     }
 
     /// Sends a request.
@@ -51,7 +51,7 @@ impl ShimClient {
     /// # Errors
     /// When the shim is gone.
     pub async fn ask<T: serde::de::DeserializeOwned>(&mut self, request: &Request, data: &[u8]) -> io::Result<T> {
-        // A shim that won't take the data may have answered already and closed.
+        // A shim that refuses the data may have answered already and closed the connection.
         let sent = self.send(request, data).await;
         let mut reader = HeadReader::at_most(MAX_REPORT);
         let mut buffer = [0; 4096];
@@ -66,37 +66,26 @@ impl ShimClient {
         }
     }
 
-    /// The next record; nothing when the shim is gone.
-    ///
-    /// # Errors
-    /// When what comes isn't records.
-    pub async fn next_record(&mut self, reader: &mut RecordReader, buffer: &mut [u8]) -> io::Result<Option<Record>> {
-        loop {
-            if let Some(record) = reader.next_record().map_err(io::Error::other)? {
-                return Ok(Some(record));
-            }
-            match self.socket.read(buffer).await {
-                Ok(0) | Err(_) => return Ok(None),
-                Ok(count) => reader.push(&buffer[..count]),
-            }
-        }
+    /// Reads what comes next on the connection; false when the shim is gone.
+    pub async fn fill(&mut self, reader: &mut RecordReader) -> bool {
+        matches!(self.socket.read_buf(reader.space()).await, Ok(1..))
     }
 }
 
 async fn ask_soon<T: serde::de::DeserializeOwned>(watched: &Watched, request: &Request) -> io::Result<T> {
     let asked = async { ShimClient::open(watched).await?.ask(request, &[]).await };
-    tokio::time::timeout(SOON, asked).await?
+    tokio::time::timeout(TIMEOUT, asked).await?
 }
 
 impl ExecRegistry {
-    /// Tells about a command: by its shim's word, or, where the shim says nothing, by what podbayd itself knows.
+    /// Describes a command: by its shim's answer or, if there is none, by what podbayd itself knows.
     pub async fn status(self: &Arc<Self>, watched: &Arc<Watched>) -> Info {
         match ask_soon(watched, &Request::Status).await {
             Ok(Report::Ended { outcome, processes }) => self.info(watched, Some((outcome, processes))),
             answer => {
-                // One that hangs up is about to go, and podbayd about to learn why.
+                // A shim that hangs up is about to exit, and podbayd about to learn why.
                 if !matches!(&answer, Err(error) if error.kind() == io::ErrorKind::TimedOut) {
-                    let _ = tokio::time::timeout(SOON, watched.end()).await;
+                    let _ = tokio::time::timeout(TIMEOUT, watched.end()).await;
                 }
                 let outcome = watched.outcome();
                 let shim = watched.shim();
@@ -108,8 +97,8 @@ impl ExecRegistry {
         }
     }
 
-    /// Sends a signal to a command: through its shim, or, where the shim doesn't answer, by podbayd's own hand. To how many
-    /// processes.
+    /// Sends a signal to a command, through its shim or, if that doesn't answer, directly. Returns the number of processes
+    /// that got it.
     pub async fn signal(&self, watched: &Arc<Watched>, signal: Signal, target: Target) -> Signalled {
         let request = Request::Signal { signal: signal.as_raw(), target };
         if let Ok(signalled) = ask_soon(watched, &request).await {
@@ -117,7 +106,8 @@ impl ExecRegistry {
         }
         let Some(shim) = watched.shim() else { return Signalled { processes: 0 } };
         let kill = signal == Signal::KILL && target == Target::All;
-        let send = move || if kill { process_tree::below(shim).len() as u32 } else { by_hand(shim, signal, target) };
+        let send =
+            move || if kill { process_tree::below(shim).len() as u32 } else { signal_directly(shim, signal, target) };
         let processes = tokio::task::spawn_blocking(send).await.unwrap_or(0);
         if kill {
             watched.kill();
@@ -127,7 +117,7 @@ impl ExecRegistry {
     }
 }
 
-fn by_hand(shim: i32, signal: Signal, target: Target) -> u32 {
+fn signal_directly(shim: i32, signal: Signal, target: Target) -> u32 {
     match target {
         Target::All => process_tree::signal_below(shim, signal),
         // The command's own process is the first that its shim started.

@@ -1,4 +1,4 @@
-//! How a command gets its directory, its files and its shim.
+//! Starting a command: its directory, its files and its shim.
 
 use std::fs::File;
 use std::io;
@@ -18,22 +18,22 @@ use super::watch::Line;
 use super::{ExecRegistry, Found, Watched, exec_io};
 use crate::exec_store::record::{self, Begun, RECORD, Record};
 use crate::exec_store::{directory, log, retention};
-use crate::process_tree;
 use crate::shim_protocol::{Report, Request, StartCommand};
 use crate::stderr_log::log_error;
 use crate::zygote::Zygote;
+use crate::{process_tree, sys};
 
-/// The kernel takes no argument longer than this, its final NUL included.
+/// The longest argument that the kernel takes, including its final NUL.
 const MAX_ARGUMENT: usize = 128 << 10;
 
-/// How long the zygote may take for a shim before something is done about it. A healthy one takes a fraction of a
-/// millisecond; a command may have stopped it.
+/// How long the zygote may take to fork a shim. A healthy one takes a fraction of a millisecond; a command may have
+/// stopped it.
 const HEALTHY: Duration = Duration::from_secs(1);
 
-/// How often a shim is tried to be had.
+/// How many times to try to get a shim.
 const ATTEMPTS: u32 = 4;
 
-/// What a shim is given besides its line.
+/// The descriptors that a shim is given besides its line to podbayd.
 struct ShimFiles {
     listener: UnixListener,
     output: File,
@@ -41,20 +41,20 @@ struct ShimFiles {
 }
 
 impl ExecRegistry {
-    /// Starts a command, unless its id was started before; then finds that one. Tells which.
+    /// Starts a command, or finds the one that was started with this id before. True if it was started.
     ///
     /// # Errors
     /// When its directory can't be made.
     pub async fn start(self: &Arc<Self>, id: &ExecId, command: Command) -> Result<(Found, bool)> {
-        let Some(dir) = self.directory.make(id).map_err(|error| exec_io(id, "its directory can't be made", &error))?
+        let Some(dir) = self.directory.make(id).map_err(|error| exec_io(id, "can't make its directory", &error))?
         else {
             return Ok((self.find(id).await?, false));
         };
-        // No await from the directory to the entry among the watched: whoever finds the one finds the other.
+        // No await between making the directory and the entry in the registry: whoever finds one finds the other.
         let begun = Begun::now(&command);
         let (files, start) = self
             .equip(&dir, id, &begun, command)
-            .map_err(|error| exec_io(id, "its directory can't be prepared", &error))?;
+            .map_err(|error| exec_io(id, "can't prepare its directory", &error))?;
         let watched = Watched::new(id.clone(), begun);
         self.watched().insert(id.clone(), watched.clone());
         tokio::spawn(self.clone().launch(watched.clone(), files, start));
@@ -87,7 +87,7 @@ impl ExecRegistry {
         let cwd = self.files.rerooted(self.start_of(command.cwd.as_ref()));
         let start = StartCommand {
             id: id.clone(),
-            // What is in the script needn't be sent.
+            // A command line that is in the script isn't sent as well.
             command: Command {
                 cwd: Some(cwd),
                 program: if script.is_some() { Program::Shell(RawPath::default()) } else { command.program },
@@ -96,12 +96,13 @@ impl ExecRegistry {
             log: self.directory.log_path(id),
             outcome_at,
             started_ms: begun.started_ms,
+            podbayd_filters: self.filters,
             script,
         };
         Ok((ShimFiles { listener, output, record }, start))
     }
 
-    /// Where a command starts: what it names is relative to the working directory, as paths of file operations are.
+    /// A command's working directory: relative to the sandbox's, as paths in file operations are.
     fn start_of(&self, cwd: Option<&RawPath>) -> RawPath {
         let Some(cwd) = cwd.filter(|cwd| !cwd.is_empty()) else { return self.workdir.clone() };
         if cwd.as_bytes().starts_with(b"/") {
@@ -119,9 +120,10 @@ impl ExecRegistry {
                 self.watch(watched, line).await;
             }
             Err(error) => {
-                let outcome = record::not_started(format_args!("no process could be had for the command: {error}"));
+                let outcome =
+                    record::not_started(format_args!("podbayd couldn't get a process for the command: {error}"));
                 if let Err(error) = Record::end(&files.record, outcome_at, &outcome) {
-                    log_error(format_args!("command {}: its outcome can't be written: {error}", watched.id));
+                    log_error(format_args!("command {}: can't write its outcome: {error}", watched.id));
                 }
                 watched.set_outcome(outcome, Vec::new());
                 self.forget_shim(&watched);
@@ -129,10 +131,10 @@ impl ExecRegistry {
         }
     }
 
-    /// Has a shim forked, and waits for its first word. It says that before it looks at what to run, and goes if it can't:
-    /// so a shim that hasn't spoken has run nothing and never will once its line is closed, and another may be tried.
+    /// Has a shim forked, and waits for its first report. A shim reports before it reads what to run, and exits if it can't:
+    /// so one that hasn't reported has run nothing, never will once its line is closed, and another can be tried.
     async fn shim(&self, files: &ShimFiles, start: &Request) -> io::Result<Line> {
-        let mut last = io::Error::other("the zygote doesn't answer");
+        let mut last = io::Error::other("the zygote doesn't respond");
         for attempt in 0..ATTEMPTS {
             let zygote = self.zygote.lock().await.clone();
             let (ours, theirs) = UnixStream::pair()?;
@@ -141,48 +143,48 @@ impl ExecRegistry {
             let fork = zygote.fork_shim([listener.as_fd(), theirs.as_fd(), output.as_fd(), record.as_fd()]);
             match tokio::time::timeout(HEALTHY, fork).await {
                 Ok(Ok(())) => {}
-                // Something in the sandbox has killed it, or stopped it long ago.
+                // A command has killed it, or stopped it long ago.
                 _ => {
                     self.replace(&zygote).await?;
                     continue;
                 }
             }
             drop(theirs);
-            // One that is gone already is noticed below.
+            // If it is gone already, that is noticed below.
             let _ = line.send(start).await;
-            let spoken = match tokio::time::timeout(HEALTHY, line.next()).await {
-                Ok(spoken) => spoken,
+            let report = match tokio::time::timeout(HEALTHY, line.next()).await {
+                Ok(report) => report,
                 Err(_) => {
                     process_tree::send(zygote.pid(), Signal::CONT);
                     match tokio::time::timeout(HEALTHY, line.next()).await {
-                        Ok(spoken) => spoken,
+                        Ok(report) => report,
                         Err(_) => {
                             self.replace(&zygote).await?;
-                            // After the close nothing can be said any more, but something may have been.
+                            // Nothing can be sent on a closed line any more, but something may have been.
                             line.close();
                             line.next().await
                         }
                     }
                 }
             };
-            match spoken {
+            match report {
                 Ok(Some(Report::Begun)) => return Ok(line),
                 Ok(None) if attempt + 1 < ATTEMPTS => {
-                    last = io::Error::other("the zygote could fork no shim");
+                    last = io::Error::other("the zygote couldn't fork a shim");
                     if !zygote.is_alive() {
                         self.replace(&zygote).await?;
                     }
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
                 Ok(None) => {}
-                Ok(Some(other)) => return Err(io::Error::other(format!("a shim's first word was {other:?}"))),
+                Ok(Some(other)) => return Err(io::Error::other(format!("a shim's first report was {other:?}"))),
                 Err(error) => last = error,
             }
         }
         Err(last)
     }
 
-    /// Another zygote in place of one that is dead or doesn't answer.
+    /// Starts another zygote in place of one that is dead or doesn't respond.
     async fn replace(&self, zygote: &Arc<Zygote>) -> io::Result<()> {
         let mut current = self.zygote.lock().await;
         if Arc::ptr_eq(&current, zygote) {
@@ -196,22 +198,28 @@ impl ExecRegistry {
         Some(self.zygote.lock().await.pid())
     }
 
-    /// Watches a command that a podbayd before this one started, if its shim lives.
+    /// Watches a command that an earlier podbayd started, if its shim lives.
     pub(super) async fn adopt(self: &Arc<Self>, id: &ExecId) {
         let connected = tokio::time::timeout(HEALTHY, tokio::net::UnixStream::connect(socket(id))).await;
-        let Some(Ok(mut line)) = connected.ok().map(|socket| Line::new(socket?.into_std()?)) else { return };
+        let Some(Ok(socket)) = connected.ok().map(|socket| socket?.into_std()) else { return };
+        // The shim listens on it, and may be stopped: then it says nothing, and its deadline is podbayd's to enforce.
+        let shim = sys::peer(&socket).ok().flatten().map(|(pid, _)| pid.as_raw_nonzero().get());
+        let Ok(mut line) = Line::new(socket) else { return };
         let (execs, of) = (self.clone(), id.clone());
         let record = tokio::task::spawn_blocking(move || execs.directory.record(&of)).await;
         let Some(Ok(record)) = record.ok() else { return };
         if line.send(&Request::Watch).await.is_ok() {
             let watched = Watched::new(id.clone(), record.begun);
+            if let Some(shim) = shim.filter(|shim| process_tree::is_other(*shim)) {
+                watched.set_shim(shim);
+            }
             self.watched().insert(id.clone(), watched.clone());
             tokio::spawn(self.clone().watch(watched, line));
         }
     }
 }
 
-/// Relative to the state directory, so that it fits into a socket address however deep that lies.
+/// Relative to the state directory, so that it fits into a socket address.
 pub(super) fn socket(id: &ExecId) -> PathBuf {
     Path::new(EXEC_DIR).join(id.as_str()).join(directory::SOCKET)
 }

@@ -1,9 +1,9 @@
-//! podbayd's own eye on each command: whether its shim lives, how it ended, and when its time is up.
+//! Watching a command: whether its shim lives, how the command ended, and when its time is up.
 //!
-//! A command can stop, kill or fool its shim, so podbayd doesn't rely on it. Each shim has a *line* to podbayd, a pair of
-//! sockets of which no command can get an end: its closing is the shim's death, and what comes through it is the shim's
-//! own word, with the kernel's word on who sent it. When a command's time and some slack are over and the shim hasn't
-//! said how it ended, podbayd ends it: shim, command and everything below.
+//! A command can stop, kill or fool its shim, so podbayd doesn't rely on it. Each shim has a *line* to podbayd, a socket pair
+//! that no command can get hold of: if it closes, the shim is dead, and what arrives on it was sent by the shim, as the
+//! kernel confirms. If the shim hasn't reported the end by the command's deadline and some slack, podbayd kills shim, command
+//! and everything below.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
@@ -28,20 +28,20 @@ use crate::process_tree;
 use crate::shim_protocol::{MAX_REPORT, Report, Request};
 use crate::stderr_log::log_error;
 
-/// How long after its command's last moment a shim has to say so itself.
+/// How long after its command's deadline a shim has to report the end.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// How long podbayd goes on killing before it answers its callers all the same.
+/// How long podbayd goes on killing before it answers its callers anyway.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A command of which something may be alive.
+/// A command that may have live processes.
 #[derive(Debug)]
 pub struct Watched {
-    /// Its name.
+    /// Its id.
     pub id: ExecId,
     /// What was started.
     pub begun: Begun,
-    /// Its shim's process id, as the kernel says; 0 until the shim has spoken.
+    /// Its shim's process id, as the kernel says; 0 until it is known.
     shim: AtomicI32,
     ended: watch::Sender<Option<(CommandOutcome, Vec<Process>)>>,
     kill: Notify,
@@ -56,6 +56,10 @@ impl Watched {
     /// The shim's process id, if it is known.
     pub fn shim(&self) -> Option<i32> {
         Some(self.shim.load(Ordering::Relaxed)).filter(|pid| *pid > 0)
+    }
+
+    pub(super) fn set_shim(&self, pid: i32) {
+        self.shim.store(pid, Ordering::Relaxed);
     }
 
     /// How it ended, if it has.
@@ -76,7 +80,7 @@ impl Watched {
         }
     }
 
-    /// Has podbayd itself end the shim and everything below it.
+    /// Makes podbayd kill the shim and everything below it.
     pub fn kill(&self) {
         self.kill.notify_one();
     }
@@ -95,7 +99,7 @@ impl Watched {
         self.ended.borrow().is_some()
     }
 
-    /// When podbayd ends it. By the clock on the wall, which a podbayd before this one may have seen it start by.
+    /// When podbayd kills it. In wall-clock time, because an earlier podbayd may have started it.
     fn deadline(&self) -> Option<Instant> {
         if self.begun.timeout_ms == 0 {
             return None;
@@ -117,7 +121,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Takes a socket over. From now on the kernel says who sends.
+    /// Takes over a socket. From now on the kernel adds the sender to each message.
     pub(super) fn new(socket: std::os::unix::net::UnixStream) -> io::Result<Self> {
         rustix::net::sockopt::set_socket_passcred(&socket, true)?;
         socket.set_nonblocking(true)?;
@@ -130,9 +134,9 @@ impl Line {
         self.socket.write_all(&head).await
     }
 
-    /// Lets nothing more be said on it.
+    /// Closes it in both directions.
     pub(super) fn close(&self) {
-        // A line that is broken is closed.
+        // An error means that it is closed already.
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
     }
 
@@ -174,7 +178,7 @@ fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Option<i3
     Ok((message.bytes, sender))
 }
 
-/// Why podbayd itself ends a command.
+/// Why podbayd itself kills a command.
 #[derive(Debug, Clone, Copy)]
 enum Cause {
     TimedOut,
@@ -182,13 +186,13 @@ enum Cause {
 }
 
 impl ExecRegistry {
-    /// Watches a command to its end, and the end of all that it leaves behind.
+    /// Watches a command until it and everything that it started have ended.
     pub(super) async fn watch(self: Arc<Self>, watched: Arc<Watched>, mut line: Line) {
         let deadline = watched.deadline();
         let mut clean = false;
         loop {
             if let Some(shim) = line.sender {
-                watched.shim.store(shim, Ordering::Relaxed);
+                watched.set_shim(shim);
             }
             let time_is_up = async {
                 match deadline.filter(|_| !watched.has_ended()) {
@@ -204,7 +208,7 @@ impl ExecRegistry {
                     Ok(Some(Report::Gone)) => clean = true,
                     Ok(None) => break,
                     Err(error) => {
-                        log_error(format_args!("command {}: its shim makes no sense: {error}", watched.id));
+                        log_error(format_args!("command {}: its shim sent nonsense: {error}", watched.id));
                         break;
                     }
                 },
@@ -219,7 +223,7 @@ impl ExecRegistry {
             }
         }
         if !clean && !watched.has_ended() {
-            // What a shim that was killed leaves has nobody who could list, signal or time it: it ends with the shim.
+            // Nobody could list, signal or time out the processes that a killed shim leaves, so they are killed too.
             self.clear_after(&watched).await;
         } else if !clean {
             let (execs, watched) = (self.clone(), watched.clone());
@@ -237,30 +241,30 @@ impl ExecRegistry {
         let execs = self.clone();
         let used_up =
             tokio::task::spawn_blocking(move || log_quota::is_used_up(&execs.directory, &execs.running_ids()));
-        // A shim that doesn't hear this keeps to its own bounds.
+        // A shim that doesn't get this keeps to its own bounds.
         let _ = line.send(&Request::Room { used_up: used_up.await.unwrap_or(false) }).await;
     }
 
-    /// Ends a command whose shim didn't, and writes down what that means.
+    /// Kills a command whose shim didn't end it, and records the outcome.
     async fn end_by_force(self: &Arc<Self>, watched: &Arc<Watched>, cause: Cause) {
         let (execs, watched) = (self.clone(), watched.clone());
         let ended = tokio::task::spawn_blocking(move || {
             let processes = watched.shim().map_or(0, |shim| process_tree::end(shim, PATIENCE));
             let outcome = execs.forced_outcome(&watched, cause);
             log_error(format_args!(
-                "command {}: its shim didn't end it; podbayd did, with {processes} processes",
+                "command {}: its shim didn't end it, so podbayd killed it and {processes} processes",
                 watched.id
             ));
             watched.set_outcome(outcome, Vec::new());
         });
         if ended.await.is_err() {
-            log_error("a command couldn't be ended by force; please report this as a defect");
+            log_error("podbayd failed to kill a command; please report this as a defect");
         }
     }
 
     fn forced_outcome(&self, watched: &Watched, cause: Cause) -> CommandOutcome {
         let on_file = self.directory.record(&watched.id);
-        // It may have ended in the last moment.
+        // It may have ended at the last moment.
         if let Ok(Record { outcome: Some(outcome), .. }) = &on_file {
             return outcome.clone();
         }
@@ -287,17 +291,17 @@ impl ExecRegistry {
             Record::end(&file, record.outcome_at, &outcome)
         });
         if let Err(error) = written {
-            log_error(format_args!("command {}: its outcome can't be written: {error}", watched.id));
+            log_error(format_args!("command {}: can't write its outcome: {error}", watched.id));
         }
         outcome
     }
 
-    /// Ends what a shim left that died without leave.
+    /// Kills what a shim that died unexpectedly has left.
     async fn clear_after(self: &Arc<Self>, watched: &Arc<Watched>) {
         let (execs, watched) = (self.clone(), watched.clone());
         let zygote = self.zygote_pid().await;
         let cleared = tokio::task::spawn_blocking(move || {
-            // One that only pretends to be gone.
+            // It may have closed its line and live on.
             if let Some(shim) = watched.shim().filter(|shim| process_tree::is_child_of(*shim, zygote)) {
                 process_tree::end(shim, PATIENCE);
             }
@@ -306,11 +310,11 @@ impl ExecRegistry {
             process_tree::end_orphans(&spared, PATIENCE);
         });
         if cleared.await.is_err() {
-            log_error("what a dead shim left couldn't be ended; please report this as a defect");
+            log_error("podbayd failed to kill what a dead shim left; please report this as a defect");
         }
     }
 
-    /// A watched command as lists and results show it.
+    /// The description of a watched command in lists and results.
     pub fn info(&self, watched: &Watched, outcome: Option<(CommandOutcome, Vec<Process>)>) -> Info {
         let running = CommandOutcome { state: State::Running, ..CommandOutcome::lost(0) };
         let (outcome, processes) = outcome.unwrap_or((running, Vec::new()));

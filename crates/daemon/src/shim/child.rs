@@ -104,13 +104,13 @@ pub fn spawn(start: &StartCommand, cgroup: Option<&CommandCgroup>, bars: Option<
 ///
 /// Done from outside: a process that hides its memory, as the shim does and its child until it is another program, has no
 /// right to its own files there. What the command has started by then has the old value and gets the new one here.
-pub fn offer_to_oom(pid: i32) -> bool {
-    let offered = std::fs::write(format!("/proc/{pid}/oom_score_adj"), "1000").is_ok();
+pub fn prefer_for_oom(pid: i32) -> bool {
+    let done = std::fs::write(format!("/proc/{pid}/oom_score_adj"), "1000").is_ok();
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     for child in children.split_whitespace().filter_map(|child| child.parse().ok()) {
-        offer_to_oom(child);
+        prefer_for_oom(child);
     }
-    offered
+    done
 }
 
 fn failed(error: &io::Error) -> Error {

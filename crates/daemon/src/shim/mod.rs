@@ -7,9 +7,12 @@
 
 mod cgroup;
 mod child;
+mod clock;
 mod connection;
 mod input;
+mod outcome;
 mod posix_spawn;
+mod requests;
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -19,35 +22,27 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use podbay_jail::{PreparedConfinement, SeccompListener};
-use podbay_proto::exec::{Exit, Info, Process, Signalled, State, Stream, Target, Usage};
+use podbay_proto::exec::{State, Stream};
 use podbay_proto::message::{HeadReader, MAX_ANSWER, decode_head, encode_head};
-use podbay_proto::record;
 use rustix::event::{PollFd, PollFlags};
-use rustix::process::Signal;
 
 use self::cgroup::CommandCgroup;
 use self::child::Child;
+use self::clock::{Clock, OOM_ATTEMPTS};
 use self::connection::{Connection, Role};
 use self::input::Input;
-use crate::exec_store::log::{CHUNK, Cursor, LogWriter};
-use crate::exec_store::record::{CommandOutcome, Record};
-use crate::process_tree;
-use crate::shim_protocol::{MAX_PROCESSES, Report, Request, StartCommand};
+use self::requests::MAX_CONNECTIONS;
+use crate::exec_store::log::{CHUNK, LogWriter};
+use crate::exec_store::record::CommandOutcome;
+use crate::shim_protocol::{Report, Request, StartCommand};
 use crate::stderr_log::log_error;
 use crate::sys::{self, Ended, Reaped};
 
 /// A reader that takes nothing for this long doesn't hold the command back any longer.
 const STALLED: Duration = Duration::from_secs(60);
 
-/// How often killing is tried again while something is left: a process in the kernel's hands dies later.
-const KILL_AGAIN: Duration = Duration::from_millis(20);
-
-/// How often a command is offered to the kernel, and after what pause again.
-const OFFERS: u32 = 4;
-const OFFER_AGAIN: Duration = Duration::from_millis(5);
-
-/// More connections than this wait: podbayd needs a few, and a command could make any number.
-const MOST_CONNECTIONS: usize = 512;
+/// How many connections a shim queues that it hasn't taken yet; the standard library's choice.
+const BACKLOG: i32 = 128;
 
 /// Runs a command to its end. Called in a fresh fork of the zygote; the process ends with this call.
 ///
@@ -74,9 +69,9 @@ struct Shim {
     clock: Clock,
     killed: bool,
     /// How the command ended, once it has.
-    last: Option<CommandOutcome>,
-    /// The same as a record.
-    end: Option<Vec<u8>>,
+    outcome: Option<CommandOutcome>,
+    /// The same as the last record of its output.
+    end_record: Option<Vec<u8>>,
     has_children: bool,
     cgroup: Option<CommandCgroup>,
     /// What the command and its children ask to be done for them.
@@ -84,15 +79,6 @@ struct Shim {
     listener: UnixListener,
     connections: Vec<Connection>,
     children: OwnedFd,
-}
-
-#[derive(Default)]
-struct Clock {
-    deadline: Option<Instant>,
-    timed_out: bool,
-    kill_at: Option<Instant>,
-    /// When the command is offered to the kernel again, and how many times more.
-    offer: Option<(Instant, u32)>,
 }
 
 impl Shim {
@@ -107,24 +93,21 @@ impl Shim {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let children = sys::child_signals()?;
         listener.set_nonblocking(true)?;
+        // podbayd listens on it already. Said again here, whoever connects learns from the kernel that this process is at
+        // the other end: the next podbayd would have no other way to find a shim that a command has stopped.
+        rustix::net::listen(&listener, BACKLOG)?;
         let (start, unread) = read_start(&mut line)?;
-        let now = Instant::now();
-        let timeout = start.command.timeout_ms;
-        let clock = Clock {
-            deadline: (timeout > 0).then(|| now.checked_add(Duration::from_millis(timeout))).flatten(),
-            ..Clock::default()
-        };
         let mut shim = Self {
-            started: now,
+            started: Instant::now(),
             log: LogWriter::new(output, record, largest_file()),
             main: None,
             ended: None,
             outputs: [None, None],
             input: Input::default(),
-            clock,
+            clock: Clock::with_timeout(start.command.timeout_ms),
             killed: false,
-            last: None,
-            end: None,
+            outcome: None,
+            end_record: None,
             has_children: false,
             cgroup: None,
             errands: None,
@@ -141,7 +124,7 @@ impl Shim {
             Ok(Child { pid, stdin, stdout, stderr, errands }) => {
                 shim.errands = errands;
                 shim.main = Some(pid);
-                shim.offer(OFFERS);
+                shim.prefer_for_oom(OOM_ATTEMPTS);
                 shim.has_children = true;
                 shim.outputs = [Some(stdout), stderr];
                 shim.input = Input::new(stdin);
@@ -163,9 +146,9 @@ impl Shim {
             self.accept();
             self.serve_connections();
             self.input.feed();
-            self.watch_clock();
+            self.check_clock();
             self.conclude()?;
-            let done = self.last.is_some() && !self.has_children;
+            let done = self.outcome.is_some() && !self.has_children;
             if done {
                 self.report(&Report::Gone)?;
             }
@@ -208,7 +191,7 @@ impl Shim {
 
     fn wait(&self, held_back: bool) -> io::Result<()> {
         let mut fds = vec![PollFd::new(&self.children, PollFlags::IN)];
-        if self.connections.len() < MOST_CONNECTIONS {
+        if self.connections.len() < MAX_CONNECTIONS {
             fds.push(PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN));
         }
         if !held_back {
@@ -226,11 +209,8 @@ impl Shim {
             }
             fds.push(PollFd::from_borrowed_fd(connection.socket.as_fd(), events));
         }
-        let mut alarms = vec![self.clock.kill_at.or(self.clock.deadline), self.clock.offer.map(|(at, _)| at)];
-        if held_back {
-            alarms.push(Some(Instant::now() + Duration::from_secs(1)));
-        }
-        let timeout = alarms.into_iter().flatten().min().map(|alarm| {
+        let look_again = held_back.then(|| Instant::now() + Duration::from_secs(1));
+        let timeout = self.clock.next().into_iter().chain(look_again).min().map(|alarm| {
             let left = alarm.saturating_duration_since(Instant::now());
             rustix::event::Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() }
         });
@@ -297,221 +277,8 @@ impl Shim {
         Ok(())
     }
 
-    fn accept(&mut self) {
-        while self.connections.len() < MOST_CONNECTIONS
-            && let Ok((socket, _)) = self.listener.accept()
-        {
-            if let Ok(connection) = Connection::new(socket, Bytes::new()) {
-                self.connections.push(connection);
-            }
-        }
-    }
-
-    fn serve_connections(&mut self) {
-        // A connection that fails is dropped: podbayd comes again and asks for what it missed.
-        let mut connections = std::mem::take(&mut self.connections);
-        connections.retain_mut(|connection| self.serve(connection).is_ok());
-        self.connections = connections;
-    }
-
-    fn serve(&mut self, connection: &mut Connection) -> io::Result<()> {
-        loop {
-            match connection.role {
-                Role::Feeding { .. } => {
-                    if !self.input.take(connection)? {
-                        return Ok(());
-                    }
-                }
-                Role::Asking | Role::Watching => match connection.next_request()? {
-                    Some(request) => self.handle(connection, request)?,
-                    None => return Ok(()),
-                },
-                // Nothing is expected any more; reading tells when the other side has gone.
-                Role::Following { .. } => {
-                    return connection.next_request().map(|_| ());
-                }
-                Role::Closing => return Ok(()),
-            }
-        }
-    }
-
-    fn handle(&mut self, connection: &mut Connection, request: Request) -> io::Result<()> {
-        match request {
-            Request::Start(_) => Err(io::Error::other("a command is started once")),
-            Request::Attach { offset } => {
-                let until = self.last.as_ref().map(|_| self.log.log().end());
-                connection.role = Role::Following { cursor: Cursor::at(offset), until };
-                connection.progress = Instant::now();
-                Ok(())
-            }
-            Request::Watch => {
-                connection.role = Role::Watching;
-                connection.answer(&Report::Begun)?;
-                match &self.last {
-                    Some(last) => {
-                        connection.answer(&Report::Ended { outcome: last.clone(), processes: self.processes() })
-                    }
-                    None => Ok(()),
-                }
-            }
-            Request::Room { used_up } => {
-                if used_up {
-                    self.log.restrict();
-                }
-                Ok(())
-            }
-            Request::Input { offset, close, length } => {
-                connection.role = Role::Feeding { offset, left: length, close };
-                Ok(())
-            }
-            Request::Signal { signal, target } => {
-                let processes = self.signal(signal, target);
-                connection.answer(&Signalled { processes })
-            }
-            Request::Status => {
-                let outcome = self.last.clone().unwrap_or_else(|| self.outcome(State::Running));
-                connection.answer(&Report::Ended { outcome, processes: self.processes() })
-            }
-        }
-    }
-
-    fn signal(&mut self, number: i32, target: Target) -> u32 {
-        let Some(signal) = Signal::from_named_raw(number) else { return 0 };
-        match (target, self.main) {
-            (Target::Main, Some(main)) => {
-                self.killed |= signal == Signal::KILL || signal == Signal::TERM;
-                u32::from(process_tree::send(main, signal))
-            }
-            (Target::Main, None) => 0,
-            (Target::All, main) => {
-                self.killed |= main.is_some() && (signal == Signal::KILL || signal == Signal::TERM);
-                if signal != Signal::KILL {
-                    return process_tree::signal_all(signal);
-                }
-                self.clock.kill_at = Some(Instant::now() + KILL_AGAIN);
-                process_tree::kill_all()
-            }
-        }
-    }
-
-    /// Offers the command to the kernel for the time when memory runs out, and again a little later where that fails: the
-    /// kernel says that a new program runs a moment before the process's files belong to its user.
-    fn offer(&mut self, times: u32) {
-        let failed = self.main.is_some_and(|main| !child::offer_to_oom(main));
-        self.clock.offer = (failed && times > 1).then(|| (Instant::now() + OFFER_AGAIN, times - 1));
-    }
-
-    fn watch_clock(&mut self) {
-        let now = Instant::now();
-        if let Some((_, times)) = self.clock.offer.filter(|(at, _)| *at <= now) {
-            self.offer(times);
-        }
-        let over = |alarm: Option<Instant>| alarm.is_some_and(|alarm| alarm <= now);
-        if over(self.clock.deadline) {
-            self.clock.deadline = None;
-            if self.last.is_none() {
-                self.clock.timed_out = true;
-                process_tree::signal_all(Signal::TERM);
-                self.clock.kill_at = Some(now + Duration::from_millis(self.start.command.grace_ms));
-            }
-        }
-        if over(self.clock.kill_at) {
-            process_tree::kill_all();
-            self.clock.kill_at = Some(now + KILL_AGAIN);
-        }
-    }
-
-    /// Settles the outcome once the command's own process has ended; when all are being killed, once all have.
-    fn conclude(&mut self) -> io::Result<()> {
-        if !self.has_children {
-            self.clock.kill_at = None;
-        }
-        let Some(ended) = self.ended else { return Ok(()) };
-        if self.last.is_some() || (self.clock.kill_at.is_some() && self.has_children) {
-            return Ok(());
-        }
-        // All that it printed before its end is in the pipes by now. Background processes may go on printing.
-        self.take_output(if self.has_children { 16 } else { usize::MAX })?;
-        if !self.clock.timed_out {
-            self.clock.deadline = None;
-        }
-        let exit = Exit {
-            code: match (self.clock.timed_out, ended.code, ended.signal) {
-                (true, ..) => 124,
-                (_, Some(code), _) => code,
-                (_, None, signal) => 128 + signal.unwrap_or(0),
-            },
-            signal: ended.signal.map(signal_name),
-            timed_out: self.clock.timed_out,
-            killed: self.killed,
-            out_of_memory: self.cgroup.as_ref().is_some_and(CommandCgroup::out_of_memory),
-            duration_us: self.started.elapsed().as_micros() as u64,
-            usage: Usage { user_us: ended.user_us, system_us: ended.system_us, peak_memory: ended.peak_memory },
-        };
-        self.finish(State::Exited(exit))
-    }
-
-    fn finish(&mut self, state: State) -> io::Result<()> {
-        let outcome = self.outcome(state);
-        if let Err(error) = Record::end(self.log.record(), self.start.outcome_at, &outcome) {
-            log_error(format_args!("command {}: its outcome can't be written: {error}", self.start.id));
-        }
-        let processes = self.processes();
-        self.end = Some(record::encode_end(&self.info(&outcome, processes.clone())).map_err(io::Error::other)?);
-        for connection in &mut self.connections {
-            if let Role::Following { until, .. } = &mut connection.role {
-                *until = Some(outcome.output_bytes);
-            }
-        }
-        self.report(&Report::Ended { outcome: outcome.clone(), processes })?;
-        self.last = Some(outcome);
-        Ok(())
-    }
-
-    /// Tells podbayd.
-    fn report(&mut self, report: &Report) -> io::Result<()> {
-        self.connections
-            .iter_mut()
-            .filter(|connection| matches!(connection.role, Role::Watching))
-            .try_for_each(|connection| connection.answer(report))
-    }
-
-    fn outcome(&self, state: State) -> CommandOutcome {
-        CommandOutcome {
-            state,
-            output_bytes: self.log.log().end(),
-            dropped_bytes: self.log.log().dropped(),
-            input_bytes: self.input.taken(),
-        }
-    }
-
-    /// The command for whoever follows its output. podbayd fills in what it knows better.
-    fn info(&self, outcome: &CommandOutcome, processes: Vec<Process>) -> Info {
-        Info {
-            id: self.start.id.clone(),
-            command: String::new(),
-            started_ms: self.start.started_ms,
-            state: outcome.state.clone(),
-            output_bytes: outcome.output_bytes,
-            dropped_bytes: outcome.dropped_bytes,
-            log: self.start.log.clone(),
-            input_bytes: outcome.input_bytes,
-            processes,
-        }
-    }
-
-    fn processes(&self) -> Vec<Process> {
-        // Looking through /proc costs more than running `true`, and right after the start the answer is known.
-        if !self.has_children || self.started.elapsed() < Duration::from_millis(1) {
-            return Vec::new();
-        }
-        let mut processes = process_tree::descendants();
-        processes.truncate(MAX_PROCESSES);
-        processes
-    }
-
     fn pump(&mut self) {
-        let (log, end) = (self.log.log(), self.end.as_deref());
+        let (log, end) = (self.log.log(), self.end_record.as_deref());
         self.connections.retain_mut(|connection| connection.pump(log, end).is_ok());
     }
 }
@@ -536,17 +303,5 @@ fn read_start(first: &mut UnixStream) -> io::Result<(StartCommand, Bytes)> {
                 other => Err(io::Error::other(format!("a command's first request was {other:?}"))),
             };
         }
-    }
-}
-
-fn signal_name(number: i32) -> String {
-    const NAMES: [&str; 31] = [
-        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM",
-        "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF",
-        "WINCH", "IO", "PWR", "SYS",
-    ];
-    match NAMES.get(number as usize - 1) {
-        Some(name) => format!("SIG{name}"),
-        None => format!("SIGRTMIN+{}", number - 34),
     }
 }

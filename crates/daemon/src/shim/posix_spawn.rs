@@ -11,6 +11,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 use std::ptr;
 
+/// SIGCANCEL and SIGSETXID.
+const GLIBC_SIGNALS: [usize; 2] = [32, 33];
+
 /// Starts a program, which must be named by its path, in a session of its own, with these as standard input, output and
 /// error, no signal blocked and none ignored that this process ignores. Gives its process id.
 ///
@@ -105,13 +108,21 @@ impl Attributes {
         check(unsafe { libc::posix_spawnattr_init(attributes.as_mut_ptr()) })?;
         // SAFETY: it succeeded.
         let mut attributes = Self(unsafe { attributes.assume_init() });
-        // SAFETY: all-zero sets are valid values, and the calls write to live local variables or read them.
+        // SAFETY: all-zero sets are valid values, and the calls write to live local variables or read them. A set is an
+        // array of words that has room for all signals, 64 of them.
         unsafe {
             let mut none: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&mut none);
             let mut ignored = none;
             for signal in crate::sys::FAILED_WRITES {
                 libc::sigaddset(&mut ignored, signal);
+            }
+            // glibc's posix_spawn leaves the two signals that it keeps for itself ignored in the new program, unless this
+            // set names them; and sigaddset refuses to. The kernel numbers the bits of a set from signal 1 on.
+            const BITS: usize = libc::c_ulong::BITS as usize;
+            let words: *mut libc::c_ulong = (&raw mut ignored).cast();
+            for bit in GLIBC_SIGNALS.map(|signal| signal - 1) {
+                *words.add(bit / BITS) |= 1 << (bit % BITS);
             }
             check(libc::posix_spawnattr_setsigmask(&mut attributes.0, &none))?;
             check(libc::posix_spawnattr_setsigdefault(&mut attributes.0, &ignored))?;
@@ -154,6 +165,15 @@ mod tests {
         command.args(["-c", "echo \"$1 $NEW ${HOME-no home}\"; pwd; read -r _ _ _ _ _ session _ </proc/self/stat; [ $session = $$ ] && echo own", "sh", "word"]);
         command.env("NEW", "value").env_remove("HOME").current_dir("/usr");
         assert_eq!(said(&command).unwrap(), "word value no home\n/usr\nown\n");
+    }
+
+    /// glibc left its own signals 32 and 33 ignored, and a program that was started so could never get them.
+    #[test]
+    fn no_signal_is_ignored_or_blocked() {
+        crate::sys::survive_failed_writes();
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "grep -E '^Sig(Ign|Blk)' /proc/self/status"]);
+        assert_eq!(said(&command).unwrap(), "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n");
     }
 
     #[test]
