@@ -205,6 +205,18 @@ mod tests {
         (said, left.collect())
     }
 
+    /// The script can't use the constants, so they are compared.
+    #[test]
+    fn the_script_uses_the_names_of_the_layout() {
+        use podbay_proto::layout::{PROGRAM, START_LOCK, STATE_DIR, STATE_DIR_IN_TMP, STATE_DIR_NAME};
+        let dirs = format!(
+            "dirs=\"{STATE_DIR}\n{STATE_DIR_IN_TMP}$user\n${{HOME:+$HOME/{STATE_DIR_NAME}}}\n$workdir/{STATE_DIR_NAME}\"\n"
+        );
+        for part in [dirs, format!("\"$1/{START_LOCK}\""), format!("--to \"$dir/{PROGRAM}\"")] {
+            assert!(SCRIPT.contains(&part), "{part}");
+        }
+    }
+
     #[test]
     fn what_does_not_arrive_whole_is_told_apart_from_what_does_not_run() {
         let (bytes, digest) = daemon("unknown").unwrap();

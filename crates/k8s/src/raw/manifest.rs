@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use podbay_proto::layout::{ARTEFACT_PATHS, LIFETIME, LOG, PROGRAM, STATE_DIR};
 use serde_json::{Value, json};
 
 use super::config::Config;
@@ -14,20 +15,24 @@ pub const CONTAINER: &str = "sandbox";
 
 /// Waits, and ends at once when told to: `sleep infinity` as the first process would ignore TERM. A container that is
 /// started again finds podbayd, which then sees to it that the sandbox's times hold, also while nobody comes.
-const WAIT: &str = "trap 'exit 0' TERM INT
-d=/run/podbay
-if [ -f $d/lifetime.json ]; then
-  p=$d/podbayd; [ -x $p ] || p=podbayd
-  $p serve --state $d --workdir \"$PWD\" --ends-container$PODBAY_FLAGS </dev/null >/dev/null 2>$d/podbayd.log &
+fn wait_script(flags: &str) -> String {
+    format!(
+        "trap 'exit 0' TERM INT
+d={STATE_DIR}
+if [ -f $d/{LIFETIME} ]; then
+  p=$d/{PROGRAM}; [ -x $p ] || p={PROGRAM}
+  $p serve --state $d --workdir \"$PWD\" --ends-container{flags} </dev/null >/dev/null 2>$d/{LOG} &
 fi
-while :; do sleep 3600 & wait $!; done";
+while :; do sleep 3600 & wait $!; done"
+    )
+}
 
 /// Where agent frameworks write, whatever the image and its user, and podbayd's own directory.
 pub(crate) const VOLUMES: [(&str, &str); 4] = [
-    ("podbay-run", "/run/podbay"),
-    ("podbay-results", "/large_tool_results"),
-    ("podbay-history", "/conversation_history"),
-    ("podbay-blobs", "/blobs"),
+    ("podbay-run", STATE_DIR),
+    ("podbay-results", ARTEFACT_PATHS[0]),
+    ("podbay-history", ARTEFACT_PATHS[1]),
+    ("podbay-blobs", ARTEFACT_PATHS[2]),
 ];
 
 /// The names of all volumes that Podbay may add.
@@ -100,7 +105,7 @@ fn spec(config: &Config, ttl: Option<u64>) -> Result<Value> {
     };
     let command = config.command.clone().filter(|command| !only_waits(command));
     let flags = if config.command_filter { "" } else { " --no-command-filter" };
-    let command = command.unwrap_or_else(|| vec!["sh".into(), "-c".into(), WAIT.replace("$PODBAY_FLAGS", flags)]);
+    let command = command.unwrap_or_else(|| vec!["sh".into(), "-c".into(), wait_script(flags)]);
     let mut env: Vec<Value> = config.env.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
     for (name, source) in &config.env_from {
         env.push(json!({"name": name, "valueFrom": plain(source)?}));
