@@ -140,7 +140,9 @@ async fn files(sandbox: &Sandbox, work: &Path) {
     };
     table.row("**podbay: edit**", &Samples::of(1000, edit).await);
     let connect = |_| async {
-        let fresh = Sandbox::new(podbay_client::UnixChannel::new(work.with_file_name("state").join(podbay_proto::layout::SOCKET)));
+        let fresh = Sandbox::new(podbay_client::UnixChannel::new(
+            work.with_file_name("state").join(podbay_proto::layout::SOCKET),
+        ));
         fresh.hello().await.unwrap();
     };
     table.row("podbay: open a connection and say hello", &Samples::of(300, connect).await);

@@ -39,7 +39,7 @@ pub struct DaemonOptions {
 /// When no daemon can be reached or started.
 pub fn run(state: &Path, options: &DaemonOptions) -> io::Result<()> {
     // Commands run as the same user, and podbayd trusts this process.
-    sys::hide_memory();
+    sys::set_undumpable();
     let socket = connect_or_start(state, options)?;
     writeln!(io::stdout(), "{GREETING}")?;
     io::stdout().flush()?;

@@ -165,8 +165,8 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
             let socket = inherited(0)?;
             let walls = arguments.walls.ok_or("zygote needs --walls")?;
             let walls: walls::Walls = serde_json::from_str(&walls).map_err(|error| error.to_string())?;
-            let bars = walls.bars().map_err(|error| error.to_string())?;
-            Ok(ExitCode::from(zygote::main(socket, &walls, bars) as u8))
+            let confinement = walls.prepare_confinement().map_err(|error| error.to_string())?;
+            Ok(ExitCode::from(zygote::main(socket, &walls, confinement) as u8))
         }
         "--version" => {
             Ok(say(format_args!("podbayd {} (protocol {})\n", env!("CARGO_PKG_VERSION"), podbay_proto::VERSION)))

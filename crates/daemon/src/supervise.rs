@@ -125,7 +125,7 @@ fn without_namespaces(dir: &Path, jail: &mut Jail, options: &mut serve::Options)
         .map_err(|error| JailError::from(FailedStep::new("become a subreaper", error)))?;
     options.state = jail.state.clone().unwrap_or_default();
     options.workdir = jail.workspace.clone();
-    options.walls.cell = Some(CommandConfinement::of(jail)?);
+    options.walls.confinement = Some(CommandConfinement::of(jail)?);
     options.elsewhere = jail.workspace.iter().map(|place| (WORKSPACE.into(), place.clone())).collect();
     Ok(())
 }

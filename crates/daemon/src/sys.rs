@@ -32,11 +32,11 @@ pub fn fork() -> io::Result<Fork> {
     }
 }
 
-/// Looks once: the processes that fork often are forks of one that has looked, and none of them makes threads.
+/// Checks once: the processes that fork often are forks of one that has checked, and none of them makes threads.
 fn assert_single_threaded() {
     static LOOKED: std::sync::Once = std::sync::Once::new();
     LOOKED.call_once(|| {
-        // Where /proc isn't mounted nothing can be counted.
+        // Without /proc nothing can be counted.
         if let Ok(tasks) = std::fs::read_dir("/proc/self/task") {
             assert!(tasks.count() <= 1, "podbayd forked with more than one thread");
         }
@@ -65,13 +65,13 @@ pub struct Ended {
 pub enum Reaped {
     /// A child has ended.
     Ended(Ended),
-    /// There are children, and all run.
+    /// All children still run.
     AllRun,
     /// There are no children.
     NoChildren,
 }
 
-/// Takes leave of one child that has ended, if there is one.
+/// Reaps one child that has ended, if there is one.
 pub fn reap() -> Reaped {
     let mut status = 0;
     // SAFETY: an all-zero rusage is a valid value.
@@ -94,7 +94,7 @@ pub fn reap() -> Reaped {
     })
 }
 
-/// Blocks SIGCHLD and gives a descriptor that becomes readable when a child ends.
+/// Blocks SIGCHLD and returns a descriptor that becomes readable when a child ends.
 ///
 /// # Errors
 /// When the kernel refuses the descriptor.
@@ -121,28 +121,27 @@ fn take_signals(signals: &[i32]) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// What [`survive_failed_writes`] ignores.
-pub const FAILED_WRITES: [i32; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
+/// The signals that [`ignore_write_signals`] ignores.
+pub const WRITE_SIGNALS: [i32; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
 
-/// Makes writing to a pipe that nobody reads, or to a file that has reached its limit, an error instead of this process's
-/// end. For pipes Rust's runtime does so at a program's start, and the jail undoes it.
-pub fn survive_failed_writes() {
-    for signal in FAILED_WRITES {
+/// Makes writing to a pipe without readers, or to a file at its size limit, an error instead of a fatal signal. For pipes
+/// Rust's runtime does this at start, and the jail undoes it.
+pub fn ignore_write_signals() {
+    for signal in WRITE_SIGNALS {
         // SAFETY: ignoring a signal takes plain numbers.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
 }
 
-/// Ignores every signal that can be ignored, except those of children and those that [`end_signals`] takes where they are
-/// blocked. Any process of the same user can send them, commands included.
+/// Ignores every signal that can be ignored, except SIGCHLD. Any process of the same user can send them, commands included.
 pub fn ignore_signals() {
     for signal in (1..=libc::SIGRTMAX()).filter(|signal| *signal != libc::SIGCHLD) {
-        // SAFETY: ignoring a signal takes plain numbers. A fault of this process itself ends it all the same.
+        // SAFETY: ignoring a signal takes plain numbers. A fault of this process itself still ends it.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
 }
 
-/// Blocks TERM and INT and gives a descriptor on which they arrive, with their senders.
+/// Blocks TERM and INT and returns a descriptor from which they are read, with their senders.
 ///
 /// # Errors
 /// When the kernel refuses the descriptor.
@@ -150,24 +149,24 @@ pub fn end_signals() -> io::Result<OwnedFd> {
     take_signals(&[libc::SIGTERM, libc::SIGINT])
 }
 
-/// Lets TERM and INT arrive where [`end_signals`] takes them.
-pub fn heed_end_signals() {
+/// Stops ignoring TERM and INT, so that they reach the descriptor of [`end_signals`].
+pub fn accept_end_signals() {
     for signal in [libc::SIGTERM, libc::SIGINT] {
         // SAFETY: the default for a signal takes plain numbers. The signals are blocked.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
 }
 
-/// Lets the runtime wait until a descriptor can be read.
+/// Registers a descriptor with the runtime, to wait until it can be read.
 ///
 /// # Errors
-/// When it can't be waited for.
+/// When it can't be polled.
 pub fn readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an OwnedFd has one number all its life, and the returned value keeps it open.
     Ok(unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?)
 }
 
-/// The sender of a signal that has arrived: 0 for the kernel and for whoever isn't in this pid namespace.
+/// The sender of a signal that has arrived: 0 for the kernel and for processes of other pid namespaces.
 ///
 /// # Errors
 /// When none has arrived.
@@ -183,23 +182,23 @@ pub fn signal_sender(signals: &impl AsRawFd) -> io::Result<i32> {
     }
 }
 
-/// Ignores no signal any more that whoever started this process ignored.
-pub fn heed_signals() {
+/// Resets every signal to its default: whoever started this process may have ignored some.
+pub fn default_signals() {
     for signal in 1..=libc::SIGRTMAX() {
         // SAFETY: the default for a signal takes plain numbers.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
 }
 
-/// Gives a new program the signals it expects: none blocked, and none ignored where [`heed_signals`] came first. For
-/// `pre_exec`: it only makes system calls, and few.
+/// Unblocks all signals and stops ignoring [`WRITE_SIGNALS`], for a new program. For `pre_exec`: it only makes system calls,
+/// and few.
 pub fn reset_signals() {
     // SAFETY: an all-zero set is valid; the calls take it or plain numbers, and are allowed between fork and exec.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut set);
         libc::sigprocmask(libc::SIG_SETMASK, &set, std::ptr::null_mut());
-        for signal in FAILED_WRITES {
+        for signal in WRITE_SIGNALS {
             libc::signal(signal, libc::SIG_DFL);
         }
     }
@@ -217,13 +216,13 @@ pub fn before_exec(
     unsafe { command.pre_exec(before) };
 }
 
-/// Makes this process unreadable for other processes of the same user, and keeps core dumps from being written.
-pub fn hide_memory() {
+/// Makes this process not dumpable: other processes of the same user can't read its memory, and no core dump is written.
+pub fn set_undumpable() {
     // SAFETY: PR_SET_DUMPABLE takes plain numbers.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
 }
 
-/// Lets a descriptor survive an exec.
+/// Clears close-on-exec of a descriptor.
 ///
 /// # Errors
 /// When it isn't open.
@@ -237,7 +236,7 @@ pub fn keep_across_exec(fd: &impl AsRawFd) -> io::Result<()> {
 
 /// Takes over a descriptor that this process was started with.
 ///
-/// In place of a standard one comes `/dev/null`, so that no other file gets its number and with it what is printed.
+/// A standard one is replaced by `/dev/null`, so that no other file gets its number and receives what is printed.
 ///
 /// # Errors
 /// When it isn't open.
@@ -267,7 +266,7 @@ pub fn close_from(first: i32) {
     if done == 0 {
         return;
     }
-    // Kernels before 5.9 and some of gVisor's: by name instead.
+    // Kernels before 5.9 and some versions of gVisor lack close_range.
     let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let open: Vec<i32> = open.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     for fd in open.into_iter().filter(|fd| *fd >= first) {
@@ -276,7 +275,7 @@ pub fn close_from(first: i32) {
     }
 }
 
-/// Puts a descriptor at number 3, so that [`close_from`] can close all others.
+/// Moves a descriptor to number 3, so that [`close_from`] can close all others.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -292,13 +291,13 @@ pub fn move_to_three(fd: OwnedFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(3) })
 }
 
-/// The process and the user at the other end of a unix socket when it connected; nothing for a process of another pid
-/// namespace.
+/// The process and user at the other end of a unix socket: who connected, or who listened. Nothing for a process of another
+/// pid namespace.
 ///
 /// # Errors
 /// When the kernel doesn't tell.
 pub fn peer(socket: impl AsFd) -> io::Result<Option<(rustix::process::Pid, rustix::process::Uid)>> {
-    // Read by hand: rustix takes the process to have a number, which one of another namespace hasn't.
+    // Not by rustix, which assumes that the process has a number; one of another namespace has none.
     let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
     // SAFETY: the option writes a `ucred`, and any bytes are a valid one.
     unsafe { socket_option(socket, libc::SO_PEERCRED, &mut credentials) }?;
@@ -306,10 +305,10 @@ pub fn peer(socket: impl AsFd) -> io::Result<Option<(rustix::process::Pid, rusti
     Ok(rustix::process::Pid::from_raw(credentials.pid).map(|pid| (pid, user)))
 }
 
-/// A descriptor of that process; nothing on kernels before Linux 6.5.
+/// A pidfd of that process; nothing before Linux 6.5.
 ///
 /// # Errors
-/// When it has gone.
+/// When it has ended.
 pub fn peer_pidfd(socket: impl AsFd) -> io::Result<Option<OwnedFd>> {
     const SO_PEERPIDFD: libc::c_int = 77;
     let mut fd: libc::c_int = -1;

@@ -15,7 +15,7 @@ const OPEN: [&str; 1] = [ARTEFACT_DIR];
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Walls {
     /// Paths and system calls of each command, where the sandbox has no namespaces.
-    pub cell: Option<CommandConfinement>,
+    pub confinement: Option<CommandConfinement>,
     /// The Landlock domain that all commands share.
     pub domain: Domain,
     /// The seccomp filter of commands.
@@ -37,8 +37,8 @@ impl Walls {
     /// # Errors
     /// When a directory can't be made.
     pub fn around(&mut self, state: &Path) -> io::Result<()> {
-        // A cell lists the paths that its commands may write, and podbayd's directory isn't one.
-        if self.cell.is_some() {
+        // The confinement lists the paths that its commands may write, and podbayd's directory isn't one.
+        if self.confinement.is_some() {
             return Ok(());
         }
         // Landlock grants access to what exists when the domain is entered.
@@ -52,9 +52,9 @@ impl Walls {
     /// Prepares what each command enters on its own.
     ///
     /// # Errors
-    /// When the kernel can't confine commands as the cell says.
-    pub fn bars(&self) -> io::Result<Option<PreparedConfinement>> {
-        self.cell.as_ref().map(CommandConfinement::prepare).transpose().map_err(io::Error::other)
+    /// When the kernel can't confine commands as configured.
+    pub fn prepare_confinement(&self) -> io::Result<Option<PreparedConfinement>> {
+        self.confinement.as_ref().map(CommandConfinement::prepare).transpose().map_err(io::Error::other)
     }
 
     /// Confines this process and all that it starts.
@@ -63,7 +63,7 @@ impl Walls {
     /// When one fails that the whole sandbox depends on.
     pub fn enter(&self) -> io::Result<Standing> {
         let domain = self.domain.enter();
-        if self.cell.is_some() {
+        if self.confinement.is_some() {
             domain.signals.clone().map_err(io::Error::other)?;
         }
         // The kernel accepts a filter only with no_new_privs.

@@ -18,8 +18,8 @@ use crate::sealed::Program;
 use crate::sys::{self, Fork, Reaped};
 use crate::walls::{Standing, Walls};
 
-/// The number of the bars' descriptor: the socket has 3.
-const BARS: i32 = 4;
+/// The number of the confinement's descriptor; the socket has 3.
+const CONFINEMENT_FD: i32 = 4;
 
 /// Listening socket, line to podbayd, the files `output` and `record`.
 const DESCRIPTORS: usize = descriptors::MOST;
@@ -42,12 +42,12 @@ pub struct Forked(std::os::unix::net::UnixStream, i32);
 /// When the kernel has no room for a socket or a process, or can't confine commands as it must.
 pub fn fork(walls: &Walls) -> io::Result<Forked> {
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-    let bars = walls.bars()?;
+    let confinement = walls.prepare_confinement()?;
     match sys::fork()? {
         Fork::Parent(pid) => Ok(Forked(ours, pid)),
         Fork::Child => {
             drop(ours);
-            std::process::exit(main(theirs.into(), walls, bars));
+            std::process::exit(main(theirs.into(), walls, confinement));
         }
     }
 }
@@ -120,23 +120,25 @@ impl Zygote {
 }
 
 /// Runs the zygote until podbayd is gone. Its children, the shims, stay. It enters the walls, and so does all that it starts;
-/// commands enter the bars as well.
-pub fn main(socket: OwnedFd, walls: &Walls, bars: Option<PreparedConfinement>) -> i32 {
+/// commands also enter a confinement of their own.
+pub fn main(socket: OwnedFd, walls: &Walls, confinement: Option<PreparedConfinement>) -> i32 {
     // A restarted zygote runs podbayd's program again, which makes its memory readable unless that is a sealed copy.
-    sys::hide_memory();
-    sys::heed_signals();
+    sys::set_undumpable();
+    sys::default_signals();
     // The bootstrap that started podbayd may have set a private umask; commands get the usual one.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     // Nobody reads core dumps of a sandbox's commands, and they would fill its disk.
     let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
     let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
-    sys::survive_failed_writes();
+    sys::ignore_write_signals();
     // Shims inherit all descriptors, so none of podbayd's may stay open.
-    let Ok(away) = rustix::io::fcntl_dupfd_cloexec(&socket, BARS + 1) else { return 1 };
+    let Ok(away) = rustix::io::fcntl_dupfd_cloexec(&socket, CONFINEMENT_FD + 1) else { return 1 };
     drop(socket);
-    let Ok(bars) = bars.map(|bars| bars.moved_to(BARS)).transpose() else { return 1 };
+    let Ok(confinement) = confinement.map(|confinement| confinement.moved_to(CONFINEMENT_FD)).transpose() else {
+        return 1;
+    };
     let Ok(socket) = sys::move_to_three(away) else { return 1 };
-    sys::close_from(if bars.is_some() { BARS + 1 } else { BARS });
+    sys::close_from(if confinement.is_some() { CONFINEMENT_FD + 1 } else { CONFINEMENT_FD });
     let Ok(standing) = walls.enter() else { return 1 };
     if !tell(&socket, &standing) {
         return 1;
@@ -163,7 +165,7 @@ pub fn main(socket: OwnedFd, walls: &Walls, bars: Option<PreparedConfinement>) -
                     Ok(Fork::Child) => {
                         drop((socket, children));
                         let files = (output.into(), record.into());
-                        std::process::exit(crate::shim::run(listener, line, files, bars));
+                        std::process::exit(crate::shim::run(listener, line, files, confinement));
                     }
                     // When the descriptors close, podbayd learns that there is no shim.
                     Ok(Fork::Parent(_)) | Err(_) => {}

@@ -1,4 +1,4 @@
-//! How long an operation may go on, and what it left out.
+//! How long an operation may take, and what its result lacks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use podbay_proto::files::{Partial, PartialReason};
 use podbay_proto::{Error, ErrorCode, Result};
 
-/// Ends an operation from outside, when its caller has gone. Clones are the same handle.
+/// Cancels an operation when its caller has gone. Clones share their state.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
-    /// A handle that nobody has used yet.
+    /// A new handle.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes the operation end with the error `cancelled`, soon.
+    /// Makes the operation end soon, with the error `cancelled`.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -29,13 +29,13 @@ impl Cancel {
 
     pub(crate) fn check(&self) -> Result<()> {
         match self.is_cancelled() {
-            true => Err(Error::new(ErrorCode::Cancelled, "the caller went away, so the operation was ended")),
+            true => Err(Error::new(ErrorCode::Cancelled, "the caller went away, so the operation was cancelled")),
             false => Ok(()),
         }
     }
 }
 
-/// The time that an operation has.
+/// When an operation has to end.
 #[derive(Debug, Clone)]
 pub(crate) struct Deadline {
     end: Option<Instant>,
@@ -44,7 +44,7 @@ pub(crate) struct Deadline {
 
 impl Deadline {
     pub(crate) fn after(milliseconds: u64) -> Self {
-        // A time that the clock can't hold is no limit.
+        // A time that the clock can't represent is no limit.
         Self { end: Instant::now().checked_add(Duration::from_millis(milliseconds)), milliseconds }
     }
 
@@ -66,12 +66,12 @@ pub(crate) struct Gaps {
 }
 
 impl Gaps {
-    /// Notes that a limit was reached. The first one is reported.
+    /// Records that a limit was reached. The first one is reported.
     pub(crate) fn limit(&mut self, detail: impl Into<String>) {
         self.limit.get_or_insert(detail.into());
     }
 
-    /// Notes that something couldn't be read.
+    /// Records that something couldn't be read.
     pub(crate) fn unreadable(&mut self, error: &Error) {
         self.unreadable += 1;
         self.first.get_or_insert_with(|| error.message.clone());

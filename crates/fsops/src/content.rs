@@ -1,19 +1,19 @@
-//! The bytes that belong to a result.
+//! The content that belongs to a result.
 
 use std::fs::File;
 use std::io::{self, Cursor, Read, Take};
 
-/// The bytes that belong to a result: in memory, or still in their file.
+/// The content that belongs to a result: in memory, or still in its file.
 #[derive(Debug)]
 pub enum Content {
     /// In memory.
     Bytes(Vec<u8>),
-    /// In an open file, from where it stands, and not more than the limit.
+    /// In an open file, from its current position up to the limit.
     File(Take<File>),
 }
 
 impl Content {
-    /// How many bytes there are; a file that shrinks meanwhile has fewer.
+    /// Its length; a file that shrinks meanwhile has less.
     pub fn length(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
@@ -21,7 +21,7 @@ impl Content {
         }
     }
 
-    /// A reader of it, to send it piece by piece.
+    /// A reader, to send it piece by piece.
     pub fn into_reader(self) -> Box<dyn Read + Send> {
         match self {
             Self::Bytes(bytes) => Box::new(Cursor::new(bytes)),

@@ -16,7 +16,7 @@ use crate::resolve::{Access, Lookup};
 use crate::resolved_path::ResolvedPath;
 use crate::write::Target;
 
-/// The largest file that can be edited: it is held in memory, twice.
+/// The largest file that can be edited: it is in memory twice.
 const MOST: u64 = 256 << 20;
 
 impl Files {
@@ -73,7 +73,7 @@ impl PendingEdit {
         expect_file(&resolved, &stat)?;
         let length = size(&stat);
         if length > MOST {
-            let message = format!("has {length} bytes and files up to {MOST} can be edited");
+            let message = format!("has {length} bytes; only files up to {MOST} bytes can be edited");
             return Err(Error::at(ErrorCode::TooLarge, &resolved.asked, message).with_count(length));
         }
         let mut content = Vec::with_capacity(length as usize + 1);
@@ -109,7 +109,7 @@ fn check_texts(request: &Edit, payload: &[u8]) -> Result<()> {
     let total = request.old_length.checked_add(request.new_length);
     if total != Some(payload.len() as u64) {
         let message = format!(
-            "{} and {} bytes were announced for the old and the new text and {} arrived",
+            "{} and {} bytes were announced for the old and the new text, but {} arrived",
             request.old_length,
             request.new_length,
             payload.len()
@@ -129,10 +129,10 @@ fn check_texts(request: &Edit, payload: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The outcome of an edit.
+/// An edited text.
 #[derive(Debug)]
 pub(crate) struct Edited {
-    /// The new content; none when nothing has to be written.
+    /// The new content; none if nothing has to be written.
     pub(crate) content: Option<Vec<u8>>,
     pub(crate) occurrences: u64,
     pub(crate) line_endings: LineEndings,
@@ -151,7 +151,7 @@ impl Edited {
     }
 }
 
-/// Replaces `old` by `new`: as sent, else with CRLF at its line ends, else with LF; the first form that occurs is taken.
+/// Replaces `old` by `new`: as sent, else with CRLF line endings, else with LF; the first form that occurs is used.
 pub(crate) fn replace(content: &[u8], old: &[u8], new: &[u8], all: bool, path: &RawPath) -> Result<Edited> {
     let forms = [LineEndings::AsSent, LineEndings::Crlf, LineEndings::Lf];
     for line_endings in forms {
@@ -171,7 +171,7 @@ pub(crate) fn replace(content: &[u8], old: &[u8], new: &[u8], all: bool, path: &
         }
         if occurrences > 1 && !all {
             let message = format!(
-                "the text to replace appears multiple times ({occurrences}): give more of its surroundings, or replace all"
+                "the text to replace occurs {occurrences} times: include more of the surrounding text, or replace all"
             );
             return Err(Error::at(ErrorCode::StringNotUnique, path, message).with_count(occurrences));
         }
@@ -182,15 +182,13 @@ pub(crate) fn replace(content: &[u8], old: &[u8], new: &[u8], all: bool, path: &
     }
     let trimmed = old.strip_suffix(b"\n").filter(|trimmed| !trimmed.is_empty());
     let message = match trimmed.is_some_and(|trimmed| content.ends_with(trimmed)) {
-        true => {
-            "the text to replace isn't in the file: it ends with a line break and the file doesn't; leave the break out"
-        }
+        true => "the text to replace isn't in the file: it ends with a line break and the file doesn't; leave it out",
         false => "the text to replace isn't in the file",
     };
     Err(Error::at(ErrorCode::StringNotFound, path, message))
 }
 
-/// A text with its line ends in one form.
+/// A text with its line endings in one form.
 fn form(text: &[u8], line_endings: LineEndings) -> Cow<'_, [u8]> {
     match line_endings {
         LineEndings::AsSent => Cow::Borrowed(text),

@@ -1,4 +1,4 @@
-//! What the kernel says, as our errors.
+//! Error numbers of the kernel as errors of the protocol.
 
 use std::io;
 
@@ -23,7 +23,7 @@ pub(crate) fn error_code(error: &io::Error) -> ErrorCode {
 fn describe(error: &io::Error) -> (ErrorCode, Option<&'static str>) {
     use ErrorCode as Code;
     let Some(errno) = Errno::from_io_error(error) else {
-        // cap-std reports an attempt to leave the root without a number from the kernel.
+        // cap-std reports an attempt to leave the root without an error number.
         return match error.kind() {
             io::ErrorKind::PermissionDenied => (Code::EscapesRoot, Some("leads out of the root of this scope")),
             io::ErrorKind::InvalidInput => (Code::InvalidPath, None),
@@ -32,17 +32,19 @@ fn describe(error: &io::Error) -> (ErrorCode, Option<&'static str>) {
     };
     match errno {
         Errno::NOENT => (Code::NotFound, Some("there is no such file or directory")),
-        Errno::ACCESS | Errno::PERM => (Code::PermissionDenied, Some("the sandbox's user may not do that")),
-        Errno::ISDIR => (Code::IsDirectory, Some("is a directory, and a file is wanted")),
+        Errno::ACCESS | Errno::PERM => (Code::PermissionDenied, Some("permission denied for the sandbox's user")),
+        Errno::ISDIR => (Code::IsDirectory, Some("is a directory, not a file")),
         Errno::NOTDIR => (Code::NotADirectory, Some("a part of the path isn't a directory")),
-        Errno::EXIST => (Code::AlreadyExists, Some("there is something at this path already")),
+        Errno::EXIST => (Code::AlreadyExists, Some("already exists")),
         Errno::NOTEMPTY => (Code::NotEmpty, Some("the directory isn't empty")),
         Errno::NAMETOOLONG => (Code::InvalidPath, Some("the path, or a name in it, is too long")),
-        Errno::LOOP => (Code::LinkLoop, Some("too many symbolic links: they lead in a circle, or change meanwhile")),
-        Errno::NOSPC | Errno::DQUOT => (Code::NoSpace, Some("no space is left, or a quota is used up")),
-        Errno::FBIG => (Code::TooLarge, Some("the file system or a limit doesn't allow a file of that size")),
+        Errno::LOOP => (Code::LinkLoop, Some("too many symbolic links: they form a loop, or change meanwhile")),
+        Errno::NOSPC | Errno::DQUOT => (Code::NoSpace, Some("no space left, or a quota is exceeded")),
+        Errno::FBIG => {
+            (Code::TooLarge, Some("the file would exceed a size limit, or the largest file of this file system"))
+        }
         Errno::ROFS => (Code::ReadOnly, Some("the file system is read-only")),
-        Errno::NXIO | Errno::NODEV => (Code::NotAFile, Some("is a device, pipe or socket, and a file is wanted")),
+        Errno::NXIO | Errno::NODEV => (Code::NotAFile, Some("is a device, pipe or socket, not a regular file")),
         _ => (Code::Io, None),
     }
 }

@@ -76,7 +76,7 @@ impl Files {
             }
         }
         if workdir.is_some() {
-            // It came first, out of order.
+            // The working directory came first, out of order.
             matches.sort_unstable_by(|one, other| sorting(one).cmp(sorting(other)));
         }
         Ok(GlobOutput { path: resolved.shown, matches, partial: walk.gaps.into_partial() })
@@ -89,7 +89,7 @@ fn sorting(found: &GlobMatch) -> impl Iterator<Item = u8> + '_ {
     found.path.as_bytes().iter().copied().chain(slash)
 }
 
-/// What a link leads to, if that is a file that really lies below the start.
+/// The target of a link, if that is a file below the start.
 fn link_target(
     resolver: &Resolver<'_>,
     shown: &RawPath,

@@ -1,4 +1,4 @@
-//! Which file it is, and what the kernel knows of it.
+//! A file's identity and metadata.
 
 // The widths of these fields differ between architectures.
 #![allow(clippy::unnecessary_cast)]
@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use podbay_proto::files::{Kind, Time};
 use rustix::fs::{AtFlags, FileType, Stat};
 
-/// A file and the state of its contents. Two equal ones are the same file, unchanged.
+/// Identifies a file and the state of its content. Two equal ones are the same file, unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
     device: u64,
@@ -59,7 +59,7 @@ pub(crate) fn modified(stat: &Stat) -> Time {
     Time { secs: stat.st_mtime as i64, nanos: u32::try_from(stat.st_mtime_nsec).unwrap_or(0) }
 }
 
-/// How many names a file has.
+/// How many hard links a file has.
 pub(crate) fn links(stat: &Stat) -> u64 {
     stat.st_nlink as u64
 }
@@ -74,7 +74,7 @@ pub(crate) fn lstat(dir: impl AsFd, name: &[u8]) -> rustix::io::Result<Stat> {
     rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// Whether both describe the same file, whatever its state.
+/// Whether both are the same file, changed or not.
 pub(crate) fn same_file(one: &Stat, other: &Stat) -> bool {
     one.st_dev == other.st_dev && one.st_ino == other.st_ino
 }

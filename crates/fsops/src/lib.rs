@@ -1,8 +1,8 @@
 //! File operations and path rules of a sandbox. No network.
 //!
 //! [`Files`] has one method for each operation of [`podbay_proto::files`]. They block, so a server calls them on threads of
-//! their own. Each works in three steps: the request's path becomes a *place*, an open directory and a name in
-//! it; the rules are decided on that directory; and the operation acts on it. Nothing is looked up twice by its path.
+//! their own. Each works in three steps: the request's path is resolved to an open directory and a name in it; the rules are
+//! checked against that directory; and the operation acts on it. No path is looked up twice.
 
 mod budget;
 mod change;
@@ -36,26 +36,24 @@ pub use edit::PendingEdit;
 pub use read::OpenFile;
 pub use write::PendingWrite;
 
-/// What the daemon knows and its clients don't decide.
+/// Settings of the daemon, which its clients can't change.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Base of relative paths, and where glob and grep start, when the request doesn't say.
+    /// Base of relative paths, and where glob and grep start unless the request says otherwise.
     pub workdir: PathBuf,
-    /// Directories that listings and searches leave out, and that can't be deleted or moved: the daemon's own.
+    /// Directories that listings and searches leave out and that can't be deleted or moved: the daemon's own.
     pub hidden: Vec<PathBuf>,
-    /// Absolute prefixes that really live elsewhere: the first path stands for the second. Virtual paths mean what they
-    /// mean.
+    /// Absolute prefixes that stand for another path: the first of each pair for the second. Virtual paths aren't affected.
     pub reroots: Vec<(PathBuf, PathBuf)>,
 }
 
 impl Settings {
-    /// Where a path really leads that begins with a prefix which lives elsewhere.
+    /// The real path, if a path begins with a prefix that stands for another.
     fn reroot(&self, path: &[Vec<u8>]) -> Option<Names> {
         self.reroots.iter().find_map(|(prefix, target)| {
             let rest = path.strip_prefix(&names(prefix.as_os_str().as_bytes())[..])?;
             let target = names(target.as_os_str().as_bytes());
-            // What climbs out again means what it always meant, and a real path means itself: the place may lie below
-            // the very prefix that stands for it.
+            // A path with `..` isn't changed, and neither is a real path: that may itself begin with the prefix.
             let other = !rest.iter().any(|name| name == b"..") && !path.starts_with(&target);
             other.then(|| [target, rest.to_vec()].concat())
         })
@@ -68,7 +66,7 @@ impl Default for Settings {
     }
 }
 
-/// The file operations. One for the whole daemon; clones are the same one.
+/// The file operations. One for the whole daemon; clones share their state.
 #[derive(Debug, Clone)]
 pub struct Files {
     shared: Arc<Shared>,
@@ -77,8 +75,7 @@ pub struct Files {
 #[derive(Debug)]
 struct Shared {
     settings: Settings,
-    /// Operations that read a file and then replace it take the lock of their file's stripe, so that two of them never
-    /// undo each other.
+    /// Operations that read a file and then replace it take their file's lock, so that two of them never undo each other.
     stripes: [Mutex<()>; 64],
 }
 
@@ -88,14 +85,14 @@ impl Files {
         Self { shared: Arc::new(Shared { settings, stripes: std::array::from_fn(|_| Mutex::new(())) }) }
     }
 
-    /// Where an absolute path really leads.
+    /// The real path of an absolute path.
     pub fn rerooted(&self, path: RawPath) -> RawPath {
         let bytes = path.as_bytes();
         let elsewhere = bytes.starts_with(b"/").then(|| self.shared.settings.reroot(&names(bytes))).flatten();
         elsewhere.map_or(path, |names| absolute(&names).into())
     }
 
-    /// Waits until nobody else in this process replaces the file that `key` stands for.
+    /// Locks the file that `key` stands for against other edits in this process.
     fn lock(&self, key: u64) -> MutexGuard<'_, ()> {
         let stripes = &self.shared.stripes;
         let stripe = &stripes[(key % stripes.len() as u64) as usize];

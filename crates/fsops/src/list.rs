@@ -1,4 +1,4 @@
-//! Listing a directory or a tree, and asking about one path.
+//! Listing a directory or a tree, and the metadata of one path.
 
 use podbay_proto::files::{Entry, Kind, Link, Ls, LsOutput, Stat, StatOutput, Tree, TreeEntry, TreeOutput};
 use podbay_proto::{RawPath, Result};
@@ -43,10 +43,10 @@ impl Files {
         Ok(LsOutput { path: resolved.shown, entries, partial: walk.gaps.into_partial() })
     }
 
-    /// Tells what is at a path.
+    /// The metadata of a path.
     ///
     /// # Errors
-    /// When there is nothing, or nothing that may be looked at.
+    /// When it doesn't exist or may not be read.
     pub fn stat(&self, request: &Stat) -> Result<StatOutput> {
         let resolver = self.resolver(&request.scope)?;
         let resolved =
@@ -88,8 +88,8 @@ impl Files {
         while let Some(found) = walk.next()? {
             let path = names(&found.path);
             let deeper = request.max_depth.is_none_or(|most| path.len() < most as usize);
-            // Paths sort name by name here, so all below a directory sorts before the cursor unless the directory is on
-            // the cursor's own way.
+            // Paths sort name by name here, so everything below a directory sorts before the cursor unless the directory is
+            // an ancestor of the cursor.
             let wanted = after.as_ref().is_none_or(|after| path > *after);
             let on_the_way = after.as_ref().is_some_and(|after| after.starts_with(&path));
             if wanted {
@@ -136,7 +136,7 @@ fn entry(path: RawPath, stat: &rustix::fs::Stat, link: Option<Link>) -> Entry {
     Entry { path, kind: kind_of(stat), size: size(stat), modified: modified(stat), mode: mode(stat), link }
 }
 
-/// Where the link `name` leads, if it is one. It stands at `below` the directory that `start` names.
+/// The target of `name`, if it is a link. Its path is `below`, relative to `start`.
 fn link(
     resolver: &Resolver<'_>,
     start: &RawPath,

@@ -1,4 +1,4 @@
-//! How a request's paths are followed to their places, within its scope.
+//! Resolving a request's paths within its scope, to an open directory and a name.
 
 use std::ffi::OsStr;
 use std::io;
@@ -28,7 +28,7 @@ const PATH_MAX: usize = 4096;
 /// What an operation wants to do with a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Look at it.
+    /// Read it or list it.
     Read,
     /// Change what is at the path.
     Change,
@@ -36,16 +36,16 @@ pub(crate) enum Access {
     Remove,
 }
 
-/// How a path is to be followed to its place.
+/// How a path is resolved.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lookup {
-    /// A link at the end is followed. A link before the end always is.
+    /// A link at the end is followed. Links before the end always are.
     pub(crate) follow: bool,
     /// Directories before the end may be missing.
     pub(crate) parents: bool,
 }
 
-/// A scope, ready for use: its root is open, its rules are known.
+/// A scope, ready for use: with its root open and its rules resolved.
 pub(crate) struct Resolver<'a> {
     settings: &'a Settings,
     root: Option<Root>,
@@ -62,7 +62,7 @@ struct Root {
 }
 
 impl Files {
-    /// Makes a scope ready.
+    /// Opens a scope's root and resolves its rules.
     pub(crate) fn resolver(&self, scope: &Scope) -> Result<Resolver<'_>> {
         Resolver::new(&self.shared.settings, scope)
     }
@@ -81,14 +81,14 @@ impl<'a> Resolver<'a> {
             let dir = open_plain(&absolute(&names)).map_err(|error| error_at(path, error))?;
             base = match scope.virtual_paths {
                 true => workdir.unwrap_or_default(),
-                // Outside of the root a working directory is of no use.
+                // A working directory outside of the root is ignored.
                 false => Some(workdir.unwrap_or_else(default))
                     .filter(|dir| dir.starts_with(&names))
                     .unwrap_or_else(|| names.clone()),
             };
             root = Some(Root { dir: Dir::from_std_file(dir.into()), names });
         } else if scope.virtual_paths {
-            let message = "virtual_paths needs a root: say which directory the paths are relative to";
+            let message = "virtual_paths needs a root: name the directory that the paths are relative to";
             return Err(Error::new(ErrorCode::InvalidArgument, message));
         } else {
             base = workdir.unwrap_or_else(default);
@@ -110,7 +110,7 @@ impl<'a> Resolver<'a> {
         let to_real = |prefix: &RawPath| -> Result<Vec<Names>> {
             let mut names = names(prefix.as_bytes());
             if prefix.is_empty() || prefix.as_bytes().contains(&0) || names.iter().any(|name| name == b"..") {
-                let message = "a prefix rule can't be empty and can't have '..' or a NUL byte in it";
+                let message = "a path prefix can't be empty or contain '..' or a NUL byte";
                 return Err(Error::at(ErrorCode::InvalidArgument, prefix, message));
             }
             if !prefix.as_bytes().starts_with(b"/") {
@@ -132,13 +132,13 @@ impl<'a> Resolver<'a> {
         };
         for prefix in &scope.allow_prefixes {
             let paths = to_real(prefix)?;
-            // An allowed prefix that lies outside of the root allows nothing; it mustn't become «no rule».
+            // An allowed prefix outside of the root allows nothing; without this it would be no rule at all.
             let nowhere = || vec![vec![b"\0".to_vec()]];
             rules.allow.extend(if paths.is_empty() { nowhere() } else { paths });
         }
         for prefix in &scope.deny_prefixes {
             rules.deny.extend(to_real(prefix)?);
-            // What a forbidden link leads to is forbidden as well.
+            // The target of a denied link is denied as well.
             let lookup = Lookup { follow: true, parents: false };
             if let Ok(resolved) = self.resolved(prefix, lookup)
                 && let Ok(mut path) = real_path(&resolved.dir)
@@ -150,29 +150,29 @@ impl<'a> Resolver<'a> {
         Ok(rules)
     }
 
-    /// The path where a search starts when the request doesn't say.
+    /// The path where a search starts unless the request says otherwise.
     pub(crate) fn start(&self) -> RawPath {
         absolute(&self.base).into()
     }
 
-    /// Where the working directory is below an open directory, if it is. Real paths are compared, as walks meet them.
+    /// The working directory relative to an open directory, if it is below. Compares real paths.
     pub(crate) fn workdir_below(&self, dir: &OwnedFd) -> Option<Names> {
         let workdir = self.resolved(&self.start(), Lookup { follow: true, parents: false }).ok()?.real().ok()?;
         let below = workdir.strip_prefix(&real_path(dir).ok()?[..])?;
         (!below.is_empty()).then(|| below.to_vec())
     }
 
-    /// The names to follow from the root (or from `/`), and the path as results name it.
+    /// The names to follow from the root (or from `/`), and the path as results show it.
     fn address(&self, path: &RawPath) -> Result<(Names, RawPath)> {
         let bytes = path.as_bytes();
         if bytes.is_empty() {
             return Err(Error::at(ErrorCode::InvalidPath, path, "the path is empty"));
         }
         if bytes.contains(&0) {
-            return Err(Error::at(ErrorCode::InvalidPath, path, "a path can't have a NUL byte in it"));
+            return Err(Error::at(ErrorCode::InvalidPath, path, "a path can't contain a NUL byte"));
         }
         if bytes.len() >= PATH_MAX {
-            let message = format!("the path has {} bytes and {} is the most", bytes.len(), PATH_MAX - 1);
+            let message = format!("the path has {} bytes; at most {} are allowed", bytes.len(), PATH_MAX - 1);
             let start = RawPath::from(&bytes[..64]);
             return Err(Error::at(ErrorCode::InvalidPath, &start, message));
         }
@@ -196,10 +196,8 @@ impl<'a> Resolver<'a> {
                 match full.strip_prefix(&root.names[..]) {
                     Some(below) => Ok((below.to_vec(), shown)),
                     None => {
-                        let message = format!(
-                            "lies outside of the root '{}' of this scope",
-                            RawPath::from(absolute(&root.names))
-                        );
+                        let message =
+                            format!("is outside of the root '{}' of this scope", RawPath::from(absolute(&root.names)));
                         Err(Error::at(ErrorCode::EscapesRoot, path, message))
                     }
                 }
@@ -212,8 +210,7 @@ impl<'a> Resolver<'a> {
         match &self.root {
             None => Ok(open_plain(&absolute(path))?),
             Some(root) => {
-                // The dot at the end matters where there is no openat2: there a link in the last place, opened only as a
-                // path, would not be followed.
+                // The dot at the end matters without openat2: a link at the end, opened with O_PATH, wouldn't be followed.
                 let relative = [&path.join(&b'/')[..], if path.is_empty() { b"." } else { b"/." }].concat();
                 let mut options = OpenOptions::new();
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -223,11 +220,11 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Follows a path to its place. No rule is applied yet.
+    /// Resolves a path. No rule is checked yet.
     pub(crate) fn resolved(&self, path: &RawPath, lookup: Lookup) -> Result<ResolvedPath> {
         let (mut path_names, shown) = self.address(path)?;
         let mut names_dir = ends_as_dir(path.as_bytes());
-        // `.` is the working directory and no name in the one above it: `rm -r .` is refused everywhere.
+        // `.` is the working directory, not a name in its parent: `rm -r .` is refused everywhere.
         let bare = names(path.as_bytes()).is_empty();
         for _ in 0..=MAX_LINKS {
             let name = match path_names.last() {
@@ -260,7 +257,7 @@ impl<'a> Resolver<'a> {
                         path_names = next;
                         continue;
                     }
-                    // Not a link, or nothing at all: this is the place.
+                    // Not a link, or nothing at all: resolved.
                     Err(Errno::INVAL | Errno::NOENT) => {}
                     Err(error) => return Err(error_at(path, error)),
                 }
@@ -273,14 +270,14 @@ impl<'a> Resolver<'a> {
         Err(error_at(path, Errno::LOOP))
     }
 
-    /// Opens the directory; where it may be missing, the deepest one above it that exists.
+    /// Opens the directory; if it may be missing, the deepest one above it that exists.
     fn open_deepest(&self, path: &[Vec<u8>], may_miss: bool) -> io::Result<(OwnedFd, Names)> {
         let mut depth = path.len();
         loop {
             match self.open_dir(&path[..depth]) {
                 Ok(dir) => {
                     let missing = path[depth..].to_vec();
-                    // `missing/..` is nowhere: the kernel says so as well.
+                    // `missing/..` doesn't exist, as for the kernel.
                     if missing.iter().any(|name| name == b"..") {
                         return Err(Errno::NOENT.into());
                     }
@@ -292,9 +289,9 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Follows a path to its place and applies the rules to it.
+    /// Resolves a path and checks the rules.
     pub(crate) fn allowed(&self, path: &RawPath, lookup: Lookup, access: Access) -> Result<ResolvedPath> {
-        // A forbidden directory doesn't even tell what is missing in it, so the rules come first.
+        // Whether something exists in a forbidden directory isn't revealed, so the rules come first.
         let resolved = self.resolved(path, Lookup { parents: true, ..lookup })?;
         self.check(&resolved, access)?;
         match resolved.missing.is_empty() || lookup.parents {
@@ -329,13 +326,13 @@ impl<'a> Resolver<'a> {
             std::fs::canonicalize(hidden).is_ok_and(|real| names(real.as_os_str().as_bytes()).starts_with(&path))
         };
         if hidden_holds && self.settings.hidden.iter().any(|hidden| protects(hidden)) {
-            let message = "contains the directory in which Podbay keeps its own state";
+            let message = "contains Podbay's own state directory";
             return Err(Error::at(ErrorCode::PolicyDenied, &resolved.asked, message));
         }
         Ok(())
     }
 
-    /// What a listing or search that starts at `dir` must leave out.
+    /// What a listing or search that starts at `dir` leaves out.
     pub(crate) fn visibility(&self, dir: &OwnedFd) -> Result<Visibility<'_>> {
         let rules = (self.rules_for_reads && !self.rules.is_empty()).then_some(&self.rules);
         let start = if rules.is_some() { real_path(dir)? } else { Vec::new() };
@@ -378,13 +375,13 @@ fn absolute_names(path: &RawPath) -> Result<Names> {
     match plain {
         true => Ok(names),
         false => {
-            let message = "the root and the working directory of a scope are absolute paths without '..'";
+            let message = "the root and the working directory of a scope must be absolute paths without '..'";
             Err(Error::at(ErrorCode::InvalidArgument, path, message))
         }
     }
 }
 
-/// Whether a path can only mean a directory, by the way it ends.
+/// Whether a path can only mean a directory, by how it ends.
 fn ends_as_dir(path: &[u8]) -> bool {
     path == b"." || path.ends_with(b"/") || path.ends_with(b"/.")
 }

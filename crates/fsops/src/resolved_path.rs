@@ -1,4 +1,4 @@
-//! An open directory and a name in it: where an operation acts.
+//! A resolved path: an open directory and a name in it.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,7 +11,7 @@ use crate::errno::error_at;
 use crate::identity::lstat;
 use crate::rules::{Names, names};
 
-/// An open directory and a name in it: where an operation acts.
+/// An open directory and a name in it, on which an operation acts.
 #[derive(Debug)]
 pub(crate) struct ResolvedPath {
     /// The deepest directory that exists.
@@ -20,30 +20,29 @@ pub(crate) struct ResolvedPath {
     pub(crate) missing: Names,
     /// The name. None when the path ends at the directory itself: `/`, `.`, or a final `..`.
     pub(crate) name: Option<Vec<u8>>,
-    /// The path ends with a slash, so that it can only mean a directory. If something is there, it is one.
+    /// The path ends with a slash, so it can only mean a directory. If it exists, it is one.
     pub(crate) names_dir: bool,
     /// The path as the caller wrote it, for errors.
     pub(crate) asked: RawPath,
-    /// The path as results name it: absolute, in the caller's view.
+    /// The path as results show it: absolute, in the caller's view.
     pub(crate) shown: RawPath,
 }
 
 impl ResolvedPath {
-    /// The name, or the error that the path can't be used for this.
+    /// The name, or an error that the path has none.
     pub(crate) fn name(&self) -> Result<&[u8]> {
         self.name.as_deref().ok_or_else(|| {
-            let message =
-                "stands for a directory without a name of its own ('/', '.', or a final '..'), which can't be used here";
+            let message = "is '/', '.' or ends in '..', which can't be used here: name the entry itself";
             Error::at(ErrorCode::InvalidPath, &self.asked, message)
         })
     }
 
-    /// The error for a failed system call at this place.
+    /// The error for a failed system call on this path.
     pub(crate) fn error(&self, error: impl Into<io::Error>) -> Error {
         error_at(&self.asked, error)
     }
 
-    /// The real path, for the rules: of the directory that is open, not of a text that is opened later.
+    /// The real path, for the rules: that of the open directory, not of a string that is opened later.
     pub(crate) fn real(&self) -> Result<Names> {
         let mut path = real_path(&self.dir).map_err(|error| Error::at(error.code, &self.asked, error.message))?;
         path.extend(self.missing.iter().cloned());
@@ -51,7 +50,7 @@ impl ResolvedPath {
         Ok(path)
     }
 
-    /// `lstat` of what is here.
+    /// `lstat` of what is at the path.
     pub(crate) fn stat(&self) -> Result<Stat> {
         if !self.missing.is_empty() {
             return Err(self.error(Errno::NOENT));
@@ -63,7 +62,7 @@ impl ResolvedPath {
         .map_err(|error| self.error(error))
     }
 
-    /// Opens what is here. A link that has appeared since isn't followed.
+    /// Opens what is at the path. A link that has appeared since isn't followed.
     pub(crate) fn open(&self, flags: OFlags) -> Result<OwnedFd> {
         if !self.missing.is_empty() {
             return Err(self.error(Errno::NOENT));
@@ -73,7 +72,7 @@ impl ResolvedPath {
         rustix::fs::openat(&self.dir, name, flags, Mode::empty()).map_err(|error| self.error(error))
     }
 
-    /// Opens the directory here, for reading.
+    /// Opens the directory at the path, for reading.
     pub(crate) fn open_dir(&self) -> Result<OwnedFd> {
         self.open(OFlags::RDONLY | OFlags::DIRECTORY)
     }
@@ -93,7 +92,7 @@ impl ResolvedPath {
         Ok(())
     }
 
-    /// Stands for this name in this directory when locks are given out.
+    /// Identifies this name in this directory, for locks.
     pub(crate) fn lock_key(&self) -> u64 {
         use std::hash::{DefaultHasher, Hash, Hasher};
         let mut hasher = DefaultHasher::new();
@@ -110,7 +109,7 @@ pub(crate) fn real_path(dir: &impl AsFd) -> Result<Names> {
     let number = std::os::fd::AsRawFd::as_raw_fd(&dir.as_fd());
     let path = rustix::fs::readlink(format!("/proc/self/fd/{number}"), Vec::new()).map_err(|error| {
         let message =
-            format!("path rules can't be decided because /proc can't be read ({error}): mount it, or drop the rules");
+            format!("can't check path rules because /proc can't be read ({error}): mount it, or remove the rules");
         Error::new(ErrorCode::Unsupported, message)
     })?;
     Ok(names(path.as_bytes()))

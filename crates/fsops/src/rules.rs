@@ -1,4 +1,4 @@
-//! Which paths a scope allows to be touched: prefixes, compared component by component.
+//! Path rules of a scope: prefixes, compared component by component.
 
 /// A path as its names.
 pub(crate) type Names = Vec<Vec<u8>>;
@@ -34,7 +34,7 @@ impl Rules {
         !self.deny.iter().any(below) && (self.allow.is_empty() || self.allow.iter().any(below))
     }
 
-    /// Whether the path may be named in a listing: it is allowed, or it leads to something that is.
+    /// Whether the path may appear in a listing: it is allowed, or leads to something that is.
     pub(crate) fn shows(&self, path: &[Vec<u8>]) -> bool {
         let below = |prefix: &Names| path.starts_with(prefix);
         let around = |prefix: &Names| path.starts_with(prefix) || prefix.starts_with(path);

@@ -1,4 +1,4 @@
-//! A file that isn't there yet: it takes its name at the end, at one stroke.
+//! A temporary file, which gets its name atomically at the end.
 
 use std::fs::File;
 use std::io::Seek;
@@ -7,15 +7,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Gid, MemfdFlags, Mode, OFlags, RenameFlags, Uid};
 use rustix::io::Errno;
 
-/// Begins the names of temporary files.
+/// The prefix of temporary files' names.
 const PREFIX: &[u8] = b".podbay-";
-/// Ends them.
+/// Their suffix.
 const SUFFIX: &[u8] = b".tmp";
-/// How many hexadecimal digits stand between.
+/// The number of hexadecimal digits between.
 const DIGITS: usize = 16;
 
-/// What is written at one stroke is soon done, so that it may have a name meanwhile: a file that never had one costs the
-/// file system more, and has to be given one before it can replace another.
+/// Files up to this size are soon written, so they have a name from the beginning: a file without one (O_TMPFILE) costs the
+/// file system more, and needs a name before it can replace another.
 const BRIEF: u64 = 64 << 10;
 
 /// Whether a name is that of one of our temporary files, which listings leave out.
@@ -35,25 +35,25 @@ fn temporary_name() -> rustix::io::Result<Vec<u8>> {
     Ok([PREFIX, digits.as_bytes(), SUFFIX].concat())
 }
 
-/// A file that takes its name at the end. Dropped before that, it leaves nothing behind.
+/// A file that gets its name at the end. Dropped before that, it leaves nothing behind.
 #[derive(Debug)]
 pub(crate) struct Temporary {
     dir: OwnedFd,
     /// The open file.
     pub(crate) file: File,
-    /// The name that it has meanwhile, if it has one.
+    /// Its temporary name, if it has one.
     name: Option<Vec<u8>>,
 }
 
 impl Temporary {
-    /// Begins a file in `dir`, for so many bytes where that is known.
+    /// Makes a file in `dir`, for `length` bytes if that is known.
     pub(crate) fn in_dir(dir: impl AsFd, mode: u32, length: Option<u64>) -> rustix::io::Result<Self> {
         let mode = Mode::from_raw_mode(mode);
         // Kept by itself, for the directory of a place is only a path to the kernel and can't be kept open otherwise.
         let dir = dir.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
         if length.is_some_and(|length| length <= BRIEF) {
             match make(&dir, mode) {
-                // Some file systems say so where nobody may make a file; the way below tells why.
+                // Some file systems return this if no file can be made there; the attempt below tells why.
                 Err(Errno::NOENT) => {}
                 made => return made.map(|(file, name)| Self { dir, file, name: Some(name) }),
             }
@@ -67,19 +67,19 @@ impl Temporary {
         Self::named(dir, mode)
     }
 
-    /// Begins a file that has a name of its own meanwhile.
+    /// Makes a file with a temporary name.
     fn named(dir: OwnedFd, mode: Mode) -> rustix::io::Result<Self> {
         let (file, name) = make(&dir, mode)?;
         Ok(Self { dir, file, name: Some(name) })
     }
 
-    /// Gives the file its name in a directory of the same file system. With `replace`, whatever has that name now goes.
+    /// Gives the file its name, in a directory of the same file system. With `replace`, it replaces what has that name.
     pub(crate) fn name(mut self, dir: impl AsFd, name: &[u8], replace: bool) -> rustix::io::Result<()> {
         if self.name.is_none() {
             match self.link(dir.as_fd(), name) {
                 Ok(()) => return Ok(()),
                 Err(Errno::EXIST) if !replace => return Err(Errno::EXIST),
-                // A link can't replace, so the file gets a name of its own first.
+                // A link can't replace, so the file gets a temporary name first.
                 Err(_) => self.take_name()?,
             }
         }
@@ -102,14 +102,14 @@ impl Temporary {
         Ok(())
     }
 
-    /// Gives the file a name of its own.
+    /// Gives the file a temporary name.
     fn take_name(&mut self) -> rustix::io::Result<()> {
         let own = temporary_name()?;
         if self.link(self.dir.as_fd(), &own).is_ok() {
             self.name = Some(own);
             return Ok(());
         }
-        // Some kernels and sandboxes make files without a name and then don't let them have one.
+        // Some kernels and sandboxes make files without a name and then don't allow linking them.
         let dir = self.dir.try_clone().map_err(|_| Errno::MFILE)?;
         let mut copy = Self::named(dir, Mode::RUSR | Mode::WUSR)?;
         let copied = self.file.rewind().and_then(|()| std::io::copy(&mut self.file, &mut copy.file));
@@ -127,7 +127,7 @@ impl Temporary {
         let number = self.file.as_raw_fd();
         let path = format!("/proc/self/fd/{number}");
         match rustix::fs::linkat(CWD, &path[..], dir, name, AtFlags::SYMLINK_FOLLOW) {
-            // Without /proc this is the way; it needs a capability.
+            // Without /proc this is the only way; it needs a capability.
             Err(Errno::NOENT) => rustix::fs::linkat(&self.file, c"", dir, name, AtFlags::EMPTY_PATH),
             done => done,
         }
@@ -137,7 +137,7 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if let Some(name) = self.name.take() {
-            // Nothing is left to be told to anyone here.
+            // There is nobody to report an error to.
             let _ = rustix::fs::unlinkat(&self.dir, &name[..], AtFlags::empty());
         }
     }
@@ -150,7 +150,7 @@ fn make(dir: &OwnedFd, mode: Mode) -> rustix::io::Result<(File, Vec<u8>)> {
     Ok((rustix::fs::openat(dir, &name[..], flags, mode)?.into(), name))
 }
 
-/// A file without a name, for bytes that can't wait beside their target.
+/// A file without a name, for bytes that can't be kept beside their target.
 pub(crate) fn spool() -> rustix::io::Result<File> {
     for dir in [c"/tmp", c"/var/tmp", c"/dev/shm"] {
         if let Ok(file) =
@@ -162,10 +162,10 @@ pub(crate) fn spool() -> rustix::io::Result<File> {
     Ok(rustix::fs::memfd_create(c"podbay", MemfdFlags::CLOEXEC)?.into())
 }
 
-/// Renames, and fails when there is something of the new name.
+/// Renames, and fails if the new name exists.
 pub(crate) fn rename_new(from_dir: impl AsFd, from: &[u8], to_dir: impl AsFd, to: &[u8]) -> rustix::io::Result<()> {
     match rustix::fs::renameat_with(&from_dir, from, &to_dir, to, RenameFlags::NOREPLACE) {
-        // Some file systems can't; there is a moment then in which someone else may take the name.
+        // Some file systems can't. Then someone else may take the name between check and rename.
         Err(Errno::INVAL | Errno::NOSYS) => match crate::identity::lstat(&to_dir, to) {
             Ok(_) => Err(Errno::EXIST),
             Err(Errno::NOENT) => rustix::fs::renameat(from_dir, from, to_dir, to),

@@ -1,4 +1,4 @@
-//! What a listing or search leaves out.
+//! What listings and searches leave out.
 
 use std::os::fd::AsFd;
 
@@ -10,14 +10,14 @@ use crate::rules::{Names, Rules, names};
 /// What a listing leaves out: the daemon's own directories, and what the rules forbid.
 pub(crate) struct Visibility<'a> {
     pub(crate) rules: Option<&'a Rules>,
-    /// The real path of the start; only known where there are rules.
+    /// The real path of the start; only set if there are rules.
     pub(crate) start: Names,
-    /// The last names of the hidden directories, and which ones they are.
+    /// The hidden directories: their last names and what identifies them.
     pub(crate) hidden: Vec<(Vec<u8>, Stat)>,
 }
 
 impl Visibility<'_> {
-    /// Whether the name in `dir`, at `below` the start, is to be left out.
+    /// Whether the entry `name` of `dir`, at the path `below` relative to the start, is left out.
     pub(crate) fn hides(&self, dir: impl AsFd, name: &[u8], below: &[u8]) -> bool {
         if crate::temporary::is_temporary(name) {
             return true;
@@ -27,14 +27,14 @@ impl Visibility<'_> {
         {
             return true;
         }
-        // Comparing names first spares a system call for nearly every entry.
+        // Comparing names first saves a system call for nearly every entry.
         self.hidden
             .iter()
             .any(|(hidden, stat)| hidden == name && lstat(dir.as_fd(), name).is_ok_and(|found| same_file(&found, stat)))
     }
 
-    /// Whether the content of the file at `below` the start may be read. It may be named as a part of the way to
-    /// something that is allowed, and yet be forbidden itself.
+    /// Whether the content of the file at `below` may be read. A path that leads to something allowed may be listed without
+    /// being allowed itself.
     pub(crate) fn allows_reading(&self, below: &[u8]) -> bool {
         self.rules.is_none_or(|rules| rules.allows(&[&self.start[..], &names(below)].concat()))
     }

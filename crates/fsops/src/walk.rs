@@ -1,4 +1,4 @@
-//! Walking a tree, by open directories and in a fixed order.
+//! Walking a tree by open directories, in a fixed order.
 
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -14,10 +14,10 @@ use crate::errno::error_at;
 use crate::identity::{kind, kind_of, lstat, same_file};
 use crate::visibility::Visibility;
 
-/// Each level of a walk holds one descriptor. Deeper trees are reported as unreadable from there on.
+/// Each level of a walk holds one descriptor. Deeper levels are reported as unreadable.
 const MAX_DEPTH: usize = 400;
 
-/// In which order names come.
+/// The order of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
     /// As the whole paths sort, byte by byte: `a-b` before `a/c`.
@@ -26,7 +26,7 @@ pub(crate) enum Order {
     Name,
 }
 
-/// One name that a walk came to.
+/// One entry of a walk.
 #[derive(Debug)]
 pub(crate) struct Found {
     /// The directory it is in.
@@ -49,7 +49,7 @@ struct Level {
     dir: Arc<OwnedFd>,
     /// The directory's path below the start, with a slash at the end; empty at the start.
     prefix: Vec<u8>,
-    /// What is still to come, the next one last.
+    /// The remaining entries, the next one last.
     names: Vec<(Vec<u8>, Kind)>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Walk<'a> {
     skipped: &'static [&'static [u8]],
     steps: u32,
     start: RawPath,
-    /// The directory that was visited out of turn, by its path below the start.
+    /// The directory that was visited first, as a path relative to the start.
     visited: Option<Vec<u8>>,
     pub(crate) gaps: Gaps,
     over: bool,
@@ -98,14 +98,14 @@ impl<'a> Walk<'a> {
             gaps: Gaps::default(),
             over: false,
         };
-        // What can't be read at the very start is an error, not a gap.
+        // A start that can't be read is an error, not a gap.
         walk.push(Arc::new(dir), Vec::new()).map_err(|error| error_at(start, error))?;
         Ok(walk)
     }
 
-    /// Visits the directory at `below` the start before everything else, so that it has been visited when the time is
-    /// over. `wanted` says of each directory on the way whether this walk would enter it. A directory that can't be entered
-    /// is left for its turn, when what is wrong with it is reported.
+    /// Visits the directory at `below` before everything else, so that it is covered when the time runs out. `wanted` says for
+    /// each directory on the path whether this walk would enter it. One that can't be entered is left for its turn, when the
+    /// error is reported.
     pub(crate) fn begin_with(&mut self, below: &[Vec<u8>], wanted: impl Fn(&[u8]) -> bool) {
         let Some(mut dir) = self.levels.first().map(|level| Arc::clone(&level.dir)) else { return };
         let mut path = Vec::new();
@@ -127,7 +127,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The next name, or nothing at the end or when the time is over.
+    /// The next entry; nothing at the end or when the time is up.
     pub(crate) fn next(&mut self) -> Result<Option<Found>> {
         loop {
             self.steps = self.steps.wrapping_add(1);
@@ -153,7 +153,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Continues with what is in the directory that was found last.
+    /// Continues with the content of the directory that was found last.
     pub(crate) fn enter(&mut self, found: &Found) {
         if self.visited.as_ref() == Some(&found.path) {
             return;
@@ -169,13 +169,13 @@ impl<'a> Walk<'a> {
             .and_then(|dir| self.push(Arc::new(dir), [&found.path[..], b"/"].concat()));
         match entered {
             Ok(()) => {}
-            // It has gone, or become something else, since it was listed.
+            // It was removed or replaced since it was listed.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             Err(error) => self.gaps.unreadable(&error_at(&self.named(&found.path), error)),
         }
     }
 
-    /// A path below the start as results name it.
+    /// A path relative to the start, as results show it.
     pub(crate) fn named(&self, below: &[u8]) -> RawPath {
         join(&self.start, below)
     }

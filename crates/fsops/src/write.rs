@@ -1,4 +1,4 @@
-//! Writing a file: bytes arrive, and at the end they are the file.
+//! Writing a file: bytes are collected, and become the file at the end.
 
 use std::fs::File;
 use std::io::{self, Seek, Write as _};
@@ -16,7 +16,7 @@ use crate::resolve::{Access, Lookup};
 use crate::resolved_path::ResolvedPath;
 use crate::temporary::{Temporary, spool};
 
-/// A write under way. Nothing is at its path until [`commit`](Self::commit); dropped before that, it leaves nothing behind.
+/// A write in progress. Its path doesn't change until [`commit`](Self::commit); dropped before that, it leaves nothing behind.
 #[derive(Debug)]
 pub struct PendingWrite {
     files: Files,
@@ -26,10 +26,10 @@ pub struct PendingWrite {
 }
 
 impl Files {
-    /// Begins to write a file.
+    /// Starts to write a file.
     ///
     /// # Errors
-    /// When the path can't be written to: then no byte needs to be sent.
+    /// When the path can't be written: then no byte needs to be sent.
     pub fn start_write(&self, request: &Write) -> Result<PendingWrite> {
         let resolver = self.resolver(&request.scope)?;
         let lookup = Lookup { follow: !request.create_only, parents: request.parents };
@@ -40,10 +40,10 @@ impl Files {
 }
 
 impl PendingWrite {
-    /// Takes the next bytes.
+    /// Adds bytes.
     ///
     /// # Errors
-    /// When they can't be stored, or when they are more than was announced.
+    /// When they can't be stored, or exceed the announced length.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.written += bytes.len() as u64;
         if self.length.is_some_and(|length| self.written > length) {
@@ -52,11 +52,11 @@ impl PendingWrite {
         self.target.write(bytes)
     }
 
-    /// Makes the bytes the file.
+    /// Puts the file in its place.
     ///
     /// # Errors
-    /// When there are fewer bytes than announced, or when the file can't be put in its place. Nothing has changed then,
-    /// unless a file that can only be overwritten in place met a full disk.
+    /// When there are fewer bytes than announced, or the file can't be put in its place. Nothing has changed then, unless the
+    /// disk was full for a file that can only be overwritten in place.
     pub fn commit(self) -> Result<WriteOutput> {
         if self.length.is_some_and(|length| self.written != length) {
             return Err(self.wrong_length());
@@ -76,28 +76,28 @@ impl PendingWrite {
 
     fn wrong_length(&self) -> Error {
         let (written, length) = (self.written, self.length.unwrap_or(0));
-        let message = format!("{length} bytes were announced and {written} arrived; nothing was written");
+        let message = format!("{length} bytes were announced but {written} arrived; nothing was written");
         Error::at(ErrorCode::BadMessage, &self.target.resolved.asked, message)
     }
 }
 
-/// What became of a commit.
+/// The result of a commit.
 pub(crate) struct Done {
     pub(crate) stat: Stat,
     pub(crate) created: bool,
     pub(crate) in_place: bool,
 }
 
-/// Where bytes wait for their commit.
+/// Where the bytes are until the commit.
 #[derive(Debug)]
 enum Waiting {
-    /// Beside the target, to be renamed.
+    /// In a temporary file beside the target, to be renamed.
     Beside(Temporary),
-    /// Elsewhere, to be copied over the target.
+    /// In a file elsewhere, to be copied over the target.
     Elsewhere(File),
 }
 
-/// A file that is being written, new or instead of another.
+/// A file that is being written, new or replacing another.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) resolved: ResolvedPath,
@@ -107,7 +107,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Prepares to write at a place, so many bytes where that is known.
+    /// Prepares to write to a path; `length` bytes, if that is known.
     pub(crate) fn new(
         resolved: ResolvedPath,
         create_only: bool,
@@ -116,14 +116,14 @@ impl Target {
     ) -> Result<Self> {
         let name = resolved.name()?.to_vec();
         if mode.is_some_and(|mode| mode > 0o7777) {
-            let message = "a mode has at most the bits 07777";
+            let message = "invalid mode: only the bits 07777 can be set";
             return Err(Error::at(ErrorCode::InvalidArgument, &resolved.asked, message));
         }
         if resolved.names_dir {
             return Err(resolved.error(Errno::ISDIR));
         }
         let old = match lstat(&resolved.dir, &name) {
-            // Its directory isn't there yet. It is made at the end; until then the bytes wait in the one above.
+            // Its directory doesn't exist yet and is made at the end; until then the bytes are in the one above.
             _ if !resolved.missing.is_empty() => None,
             Ok(_) if create_only => return Err(resolved.error(Errno::EXIST)),
             Ok(stat) => Some(stat),
@@ -136,7 +136,7 @@ impl Target {
             }
             Some(stat) => {
                 expect_file(&resolved, stat)?;
-                // Renaming asks only the directory, but a file that its user made read-only is meant to stay.
+                // Renaming needs only permission on the directory, but a file that was made read-only is meant to stay.
                 writable(&resolved, &name).map_err(|error| resolved.error(error))?;
                 beside(&resolved, stat, length).map_err(|error| resolved.error(error))?
             }
@@ -163,8 +163,7 @@ impl Target {
             Err(error) => return Err(resolved.error(error)),
         };
         if expected.is_some() && old.as_ref().map(Identity::from) != expected {
-            let message =
-                "was changed by someone else meanwhile; nothing was written. Read it again and repeat the edit";
+            let message = "was changed by someone else during the edit, so nothing was written. Read it again and repeat the edit";
             return Err(Error::at(ErrorCode::Conflict, &resolved.asked, message));
         }
         if let Some(stat) = &old
@@ -187,7 +186,7 @@ impl Target {
                             let stat = rustix::fs::fstat(&file).map_err(failed)?;
                             return Ok(Done { stat, created: old.is_none(), in_place: false });
                         }
-                        // A mount point, or a file of someone else in a directory like /tmp.
+                        // A mount point, or another user's file in a directory like /tmp.
                         Err(Errno::BUSY | Errno::XDEV | Errno::PERM | Errno::ACCESS)
                             if old.is_some() && !create_only => {}
                         Err(error) => return Err(failed(error)),
@@ -213,7 +212,7 @@ fn writable(resolved: &ResolvedPath, name: &[u8]) -> rustix::io::Result<()> {
     }
 }
 
-/// Where the bytes that replace the file `old` wait.
+/// Where to keep the bytes that will replace the file `old`.
 fn beside(resolved: &ResolvedPath, old: &Stat, length: Option<u64>) -> rustix::io::Result<Waiting> {
     let dir = rustix::fs::fstat(&resolved.dir)?;
     // A mount point can't be renamed over.
@@ -227,7 +226,7 @@ fn beside(resolved: &ResolvedPath, old: &Stat, length: Option<u64>) -> rustix::i
     }
 }
 
-/// Gives a new file the owner and mode of the one that it replaces. False when it can't have that owner.
+/// Gives a new file the owner and mode of the one that it replaces. False if it can't have that owner.
 fn keep(file: &File, old: &Stat, wanted_mode: Option<u32>) -> rustix::io::Result<bool> {
     let new = rustix::fs::fstat(file)?;
     if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid) {
@@ -238,14 +237,14 @@ fn keep(file: &File, old: &Stat, wanted_mode: Option<u32>) -> rustix::io::Result
             Err(error) => return Err(error),
         }
     }
-    // After the owner, for changing the owner clears bits of the mode. New content has no claim to the old one's set-id
-    // bits: a write in place clears them too.
+    // After the owner, because changing the owner clears bits of the mode. Set-id bits aren't kept: a write in place clears
+    // them too.
     let mode = wanted_mode.unwrap_or(mode(old) & 0o1777);
     rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?;
     Ok(true)
 }
 
-/// Writes over the file at a place, keeping the file itself.
+/// Overwrites the file in place.
 fn overwrite(resolved: &ResolvedPath, source: &mut File, wanted_mode: Option<u32>) -> Result<Stat> {
     let mut target = File::from(resolved.open(OFlags::WRONLY | OFlags::NONBLOCK)?);
     expect_file(resolved, &rustix::fs::fstat(target.as_fd()).map_err(|error| resolved.error(error))?)?;

@@ -135,7 +135,7 @@ fn an_edit_is_literal_and_unique() {
     assert_eq!(fixture.get("f"), b"$0\\1 two two $1\n");
     let error = fixture.edit("f", "two", "x").unwrap_err();
     assert_eq!((error.code, error.count), (ErrorCode::StringNotUnique, Some(2)));
-    assert!(error.message.contains("multiple"));
+    assert!(error.message.contains("occurs 2 times"));
     let (request, payload) = Edit::new("f", b"two", b"three");
     assert_eq!(fixture.files.edit(&Edit { replace_all: true, ..request }, &payload).unwrap().occurrences, 2);
     assert_eq!(fixture.edit("f", "absent", "x").unwrap_err().code, ErrorCode::StringNotFound);

@@ -240,7 +240,7 @@ impl ExecRegistry {
     async fn answer_for_room(self: &Arc<Self>, line: &mut Line) {
         let execs = self.clone();
         let used_up =
-            tokio::task::spawn_blocking(move || log_quota::is_used_up(&execs.directory, &execs.running_ids()));
+            tokio::task::spawn_blocking(move || log_quota::exceeds_quota(&execs.directory, &execs.running_ids()));
         // A shim that doesn't get this keeps to its own bounds.
         let _ = line.send(&Request::Room { used_up: used_up.await.unwrap_or(false) }).await;
     }

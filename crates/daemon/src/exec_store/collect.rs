@@ -1,4 +1,4 @@
-//! The result of a command: its output, or the beginning and the end of it.
+//! The output in a command's result: all of it, or its beginning and end.
 
 use std::io;
 
@@ -18,8 +18,8 @@ pub struct Collected {
     pub bytes: Bytes,
 }
 
-/// Reads the first `end` bytes of a log, at most `cap` of them: half from the beginning, half from the end, divided
-/// where a character of UTF-8 ends.
+/// Reads the first `end` bytes of a log; if they are more than `cap`, half of that from the beginning and half from the end,
+/// cut between UTF-8 characters.
 ///
 /// # Errors
 /// When the log can't be read.
@@ -28,7 +28,7 @@ pub fn collect(log: &Log, end: u64, cap: u64) -> io::Result<Collected> {
     if end <= cap && all.lost == 0 {
         return Ok(Collected { runs: all.runs, cut: None, bytes: all.bytes.freeze() });
     }
-    // Either it is too long, or the log itself has lost its middle.
+    // It is too long, or the log itself has lost its middle.
     let mut head = Part::read(log, 0, (cap - cap / 2).min(end))?;
     if head.lost == 0 {
         head.truncate(floor_char_boundary(&head.bytes));
@@ -45,7 +45,7 @@ pub fn collect(log: &Log, end: u64, cap: u64) -> io::Result<Collected> {
     Ok(Collected { runs: all.runs, cut: Some(cut), bytes: all.bytes.freeze() })
 }
 
-/// A stretch of output. Bytes behind a loss aren't read: the result has one place where something is missing.
+/// A stretch of output. Bytes after a loss aren't read: the result has one gap at most.
 #[derive(Default)]
 struct Part {
     runs: Vec<(Stream, u64)>,
@@ -68,7 +68,7 @@ impl Part {
                 Some(Piece::Lost(bytes)) => {
                     part.lost += bytes;
                     if from > 0 {
-                        // In the tail, what stands before the loss is given up instead.
+                        // In the tail, what comes before the loss is dropped instead.
                         part.runs.clear();
                         part.bytes.clear();
                     }

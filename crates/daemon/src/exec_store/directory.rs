@@ -1,7 +1,7 @@
-//! podbayd's directory of commands, held open.
+//! The directory of all commands, held open.
 //!
-//! Commands run with podbayd's own user, so nothing found here is trusted: directories and files are opened without following
-//! links, only regular files are read, none of it can block, and a mode that a command changed is put back.
+//! Commands run as podbayd's own user, so nothing found here is trusted: directories and files are opened without following
+//! links, only regular files are read, nothing blocks, and a mode that a command changed is restored.
 
 use std::fs::File;
 use std::io;
@@ -23,7 +23,7 @@ pub const SOCKET: &str = "ctl";
 /// The script of a command that is too long for an argument, in its directory.
 pub const SCRIPT: &str = "script";
 
-/// More than this many are never looked at: podbayd itself keeps fewer.
+/// How many entries are read at most; podbayd itself keeps fewer.
 const MOST: usize = 1 << 17;
 
 const PRIVATE: Mode = Mode::from_raw_mode(0o700);
@@ -37,7 +37,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Opens it below a state directory, making it where it is missing.
+    /// Opens it in a state directory, and makes it if it is missing.
     ///
     /// # Errors
     /// When that fails.
@@ -58,18 +58,18 @@ impl Directory {
         &self.state
     }
 
-    /// Where the files of a command are, for people.
+    /// The path of a command's file, for users.
     pub fn path_of(&self, id: &ExecId, name: &str) -> PathBuf {
         self.path.join(id.as_str()).join(name)
     }
 
-    /// A command's log, for people.
+    /// The path of a command's log, for users.
     pub fn log_path(&self, id: &ExecId) -> RawPath {
         use std::os::unix::ffi::OsStrExt;
         RawPath::from(self.path_of(id, log::OUTPUT).as_os_str().as_bytes())
     }
 
-    /// Makes a command's directory; nothing when there is one already.
+    /// Makes a command's directory; nothing if it exists already.
     ///
     /// # Errors
     /// When it can't be made.
@@ -92,7 +92,7 @@ impl Directory {
     /// Reads a command's record.
     ///
     /// # Errors
-    /// When there is none that makes sense.
+    /// When there is no valid one.
     pub fn record(&self, id: &ExecId) -> io::Result<Record> {
         Record::read(&self.file(id, RECORD, OFlags::RDONLY)?)
     }
@@ -108,12 +108,12 @@ impl Directory {
     /// Opens a regular file of a command.
     ///
     /// # Errors
-    /// When it isn't there, or is something else.
+    /// When it doesn't exist, or isn't a regular file.
     pub fn file(&self, id: &ExecId, name: &str, flags: OFlags) -> io::Result<File> {
         self.insist(Some(id), || open_file(&open_dir(&self.root, id.as_str())?, name, flags))
     }
 
-    /// The names of all commands.
+    /// The ids of all commands.
     ///
     /// # Errors
     /// When the directory can't be read.
@@ -121,7 +121,6 @@ impl Directory {
         let mut ids = Vec::new();
         for entry in self.insist(None, || Dir::read_from(&self.root))?.take(MOST) {
             let entry = entry?;
-            // What is no directory is no command.
             let id = entry.file_name().to_str().ok().and_then(|name| ExecId::new(name).ok());
             if !matches!(entry.file_type(), FileType::Directory | FileType::Unknown) {
                 continue;
@@ -140,14 +139,14 @@ impl Directory {
         for name in [log::OUTPUT, RECORD, SOCKET, SCRIPT] {
             match rustix::fs::unlinkat(&dir, name, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => {}
-                // A command may have put a directory there; what it holds is the command's to remove.
+                // A command may have put a directory there, which podbayd leaves alone.
                 Err(error) => return Err(error.into()),
             }
         }
         Ok(rustix::fs::unlinkat(&self.root, id.as_str(), AtFlags::REMOVEDIR)?)
     }
 
-    /// Tries again with the modes put back when a command took podbayd's own rights away.
+    /// Restores the modes and tries again if a command took away podbayd's own permissions.
     fn insist<T>(&self, id: Option<&ExecId>, attempt: impl Fn() -> rustix::io::Result<T>) -> io::Result<T> {
         match attempt() {
             Err(Errno::ACCESS) => {
@@ -173,16 +172,16 @@ fn open_dir(at: impl AsFd, name: &str) -> rustix::io::Result<OwnedFd> {
     rustix::fs::openat(at, name, flags, Mode::empty())
 }
 
-/// Makes a file that isn't there.
+/// Makes a new file.
 ///
 /// # Errors
-/// When it is there, or can't be made.
+/// When it exists or can't be made.
 pub fn create(at: impl AsFd, name: &str) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::openat(at, name, flags, Mode::from_raw_mode(0o600))?.into())
 }
 
-/// Opens a regular file, and nothing else: neither a link nor a pipe, which would keep podbayd waiting.
+/// Opens a regular file and nothing else: neither a link nor a pipe, which would block podbayd.
 fn open_file(at: impl AsFd, name: &str, flags: OFlags) -> rustix::io::Result<File> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::openat(at, name, flags, Mode::empty())?;

@@ -1,7 +1,7 @@
-//! Room on the disk for what must be written at a command's end, however full the disk is by then.
+//! Disk space held back for what must be written when a command starts and ends, however full the disk is.
 //!
-//! The space of each command's record is written before the command starts. Where the disk is full already, that space is
-//! taken from a file that podbayd filled when there was room.
+//! The space of a command's record is written before the command starts. If the disk is full by then, podbayd frees space in a
+//! file that it filled earlier.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -15,13 +15,13 @@ use super::record::SPACE;
 /// The file, below the state directory.
 const STORE: &str = "reserve";
 
-/// How much it holds: for this many commands that are started on a full disk.
+/// Its size: enough for this many commands that are started on a full disk.
 const STORED: u64 = 64 * SPACE as u64;
 
-/// The space that podbayd keeps back.
+/// The space that podbayd holds back.
 #[derive(Debug)]
 pub struct DiskReserve {
-    /// Whether some of it was given away, or couldn't be had.
+    /// Whether it isn't full.
     short: AtomicBool,
 }
 
@@ -32,21 +32,21 @@ impl Default for DiskReserve {
 }
 
 impl DiskReserve {
-    /// Fills it as far as there is room: where there is none now there may be later.
+    /// Fills it as far as there is room; what is missing is tried again next time.
     pub fn fill(&self, state: impl AsFd) {
         if self.short.load(Ordering::Relaxed) && fill(state).is_ok() {
             self.short.store(false, Ordering::Relaxed);
         }
     }
 
-    /// Does something that needs a record's space, on a full disk with space that was kept back.
+    /// Does something that needs a record's space; on a full disk, with space from the reserve.
     ///
     /// # Errors
-    /// When it fails even so.
+    /// When it fails anyway.
     pub fn with_room<T>(&self, state: impl AsFd, attempt: impl Fn() -> io::Result<T>) -> io::Result<T> {
         for _ in 0..4 {
             match attempt() {
-                // Somebody else may be faster than we at using what was just given back.
+                // Somebody else may use the freed space first.
                 Err(error) if is_full(&error) => {
                     self.short.store(true, Ordering::Relaxed);
                     release(&state)?;
@@ -64,7 +64,7 @@ fn open(state: impl AsFd) -> io::Result<File> {
     let file = File::from(rustix::fs::openat(state, STORE, flags, Mode::from_raw_mode(0o600))?);
     match file.metadata()?.is_file() {
         true => Ok(file),
-        false => Err(io::Error::other("podbayd's reserve isn't a file")),
+        false => Err(io::Error::other("podbayd's disk reserve isn't a regular file")),
     }
 }
 
@@ -78,7 +78,7 @@ fn fill(state: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives the space for one more back to the disk.
+/// Frees the space for one more record.
 fn release(state: impl AsFd) -> io::Result<()> {
     let store = open(state)?;
     match store.metadata()?.len().checked_sub(2 * SPACE as u64) {
@@ -91,10 +91,10 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Whether so little is left that output, which can be dropped, has to leave it to what can't.
+/// Whether so little space is left that output, which can be dropped, must leave it to records, which can't.
 pub fn is_short(file: impl AsFd) -> bool {
     const MOST: u64 = 1 << 20;
-    // Where nothing is known of the file system, writing itself tells.
+    // If the file system can't be queried, writing fails by itself.
     let Ok(disk) = rustix::fs::fstatvfs(file) else { return false };
     let wanted = (disk.f_blocks.saturating_mul(disk.f_frsize) / 8).min(MOST);
     disk.f_bavail.saturating_mul(disk.f_frsize) < wanted

@@ -1,11 +1,11 @@
-//! A command's output on disk: bounded, readable as a file, and readable from any offset with its streams told apart.
+//! A command's output on disk: bounded, readable as a plain file, and readable from any offset with its streams separated.
 //!
-//! podbayd makes two files and gives them to the shim open; a shim has no right to make, rename or delete any.
+//! podbayd makes two files and passes them to the shim open; a shim may not make, rename or delete any.
 //!
 //! - `output` holds what was printed, byte for byte. The first 16 MiB stay. What follows is a ring of 48 MiB behind them, so
 //!   an output of up to 64 MiB is the file itself.
-//! - `record` begins with the command's [record](super::record). Behind it stand three numbers, once they matter: how long the
-//!   first part is, how long the ring, and how much was printed; then the index (`Index`), which tells the streams apart.
+//! - `record` begins with the command's [record](super::record). Three numbers follow, once they matter: the length of the
+//!   first part, the length of the ring, and how much was printed; then the index (`Index`), which separates the streams.
 
 mod index;
 
@@ -17,7 +17,7 @@ use podbay_proto::exec::Stream;
 
 use self::index::{Index, Kind};
 
-/// The file with the output, which bears the log's name.
+/// The file with the output.
 pub const OUTPUT: &str = "output";
 
 /// How much of the beginning is kept.
@@ -26,28 +26,28 @@ pub const HEAD_BYTES: u64 = 16 << 20;
 /// How much of the end is kept.
 pub const TAIL_BYTES: u64 = 48 << 20;
 
-/// What a log still gets when all logs together are too large, and how often that is looked at.
+/// How much a log may still grow once all logs exceed their quota, and how often the quota is checked.
 pub const STEP_BYTES: u64 = 2 << 20;
 
 /// The most that one call appends.
 pub const CHUNK: usize = 64 << 10;
 
-/// Where the three numbers stand in `record`.
+/// The offset of the three numbers in `record`.
 const LAYOUT_AT: u64 = super::record::SPACE as u64;
 
-/// How much room they have.
+/// How much space they have.
 const LAYOUT_SPACE: u64 = 64;
 
-/// What one step of reading gives.
+/// The result of one read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Piece {
     /// Bytes of one stream.
     Data(Stream, Vec<u8>),
-    /// That many bytes are gone.
+    /// This many bytes were dropped.
     Lost(u64),
 }
 
-/// Where bytes stand: the first `head` at their own offsets, later ones in a ring of `tail` bytes behind them.
+/// Where bytes are in the file: the first `head` at their own offsets, later ones in a ring of `tail` bytes after them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Layout {
     head: u64,
@@ -63,7 +63,7 @@ impl Layout {
         Self { head, tail: TAIL_BYTES.min(largest.saturating_sub(head)).max(1) }
     }
 
-    /// The position of a byte in the file, and how many follow it there.
+    /// The position of a byte in the file, and how many bytes are contiguous from there.
     fn place(self, offset: u64) -> (u64, u64) {
         if offset < self.head {
             return (offset, self.head - offset);
@@ -87,7 +87,7 @@ impl Layout {
         match layout {
             Self { head: 0, tail: 0 } => Ok(None),
             Self { head: 0..=HEAD_BYTES, tail: 1..=TAIL_BYTES } => Ok(Some((layout, end))),
-            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the log of a command is damaged")),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "a command's log is damaged")),
         }
     }
 
@@ -97,7 +97,7 @@ impl Layout {
     }
 }
 
-/// What can be read of a log.
+/// A log, for reading.
 #[derive(Debug)]
 pub struct Log {
     output: File,
@@ -105,11 +105,11 @@ pub struct Log {
     layout: Layout,
     index: Index,
     end: u64,
-    /// Whether somebody else writes it meanwhile.
+    /// Whether another process writes it meanwhile.
     shared: bool,
 }
 
-/// A reader's place in a log.
+/// A reader's position in a log.
 #[derive(Debug, Default)]
 pub struct Cursor {
     /// The offset of the next byte.
@@ -117,22 +117,22 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// A place at an offset.
+    /// A position at an offset.
     pub fn at(offset: u64) -> Self {
         Self { offset }
     }
 }
 
 impl Log {
-    /// The log in these files, as it stands.
+    /// The log in these files, as it is now.
     ///
     /// # Errors
-    /// When they can't be read or make no sense.
+    /// When they can't be read or are damaged.
     pub fn open(output: File, record: File) -> io::Result<Self> {
         let size = output.metadata()?.len();
         let (layout, end) = Layout::read(&record)?.unwrap_or((Layout::FULL, size));
         let index = Index::read(&record)?;
-        // The last numbers may be of bytes that a killed shim didn't come to write, but never of fewer than there are.
+        // The numbers may count bytes that a killed shim didn't get to write, but never fewer than there are.
         let end = if end <= layout.head + layout.tail { size } else { end };
         Ok(Self { output, record, layout, index, end, shared: true })
     }
@@ -147,14 +147,14 @@ impl Log {
         self.end = self.end.max(end);
     }
 
-    /// How many of them are gone.
+    /// How many of them were dropped.
     pub fn dropped(&self) -> u64 {
         let start = self.tail_start();
         let gap = start - start.min(self.layout.head.min(self.end));
         gap + self.index.lost_outside(self.layout.head, start)
     }
 
-    /// The offset from which on the end is kept.
+    /// The offset from which the end is kept.
     fn tail_start(&self) -> u64 {
         self.layout.ring_start(self.end).max(self.index.tail_start()).min(self.end)
     }
@@ -184,12 +184,12 @@ impl Log {
         let mut buffer = vec![0; length as usize];
         let count = read_at(&self.output, &mut buffer, position)?;
         if count == 0 {
-            // The file is shorter than it was: its log made room for others, or someone in the sandbox cut it.
+            // The file is shorter than it was: it was emptied to make room for other logs, or truncated by a command.
             let next = if offset < self.layout.head { self.layout.head.max(start).min(self.end) } else { self.end };
             return Ok(Some(lose(cursor, next)));
         }
         if self.shared && offset >= self.layout.head {
-            // The writer says how far it goes before it goes there.
+            // The writer records how far it will write before it writes.
             let end = Layout::read(&self.record)?.map_or(self.end, |(_, end)| end);
             let start = self.layout.ring_start(end).min(self.end);
             if offset < start {
@@ -227,30 +227,30 @@ pub struct LogWriter {
     log: Log,
     /// Whether the index is written: not before standard error or a loss comes.
     indexed: bool,
-    /// At which size the budget of all logs is looked at next.
+    /// The size at which the quota of all logs is checked next.
     next_check: u64,
 }
 
 impl LogWriter {
-    /// An empty log in these files, none of which may become larger than `largest`.
+    /// An empty log in these files, neither of which may grow beyond `largest`.
     pub fn new(output: File, record: File, largest: u64) -> Self {
         let layout = Layout::within(largest);
         let log = Log { output, record, layout, index: Index::default(), end: 0, shared: false };
         Self { log, indexed: false, next_check: STEP_BYTES }
     }
 
-    /// What can be read.
+    /// The log, for reading.
     pub fn log(&self) -> &Log {
         &self.log
     }
 
-    /// The file with the command's record, which stands before the log's index.
+    /// The file with the command's record.
     pub fn record(&self) -> &File {
         &self.log.record
     }
 
-    /// Whether another [`CHUNK`] can be appended without taking bytes at or behind `needed` away from a reader. If not, the
-    /// command has to wait.
+    /// Whether another [`CHUNK`] can be appended without overwriting bytes from `needed` on, which a reader hasn't got yet. If
+    /// not, the command has to wait.
     pub fn has_room(&self, needed: Option<u64>) -> bool {
         let Some(needed) = needed else { return true };
         let needed = needed.max(self.log.layout.head);
@@ -258,7 +258,7 @@ impl LogWriter {
         start <= needed
     }
 
-    /// Whether it is time to ask for more room among all logs. Says so once for each step.
+    /// Whether it is time to have the quota of all logs checked. True once for each step.
     pub fn wants_room(&mut self) -> bool {
         let kept = self.log.end.min(self.log.layout.head + self.log.layout.tail) + self.log.index.bytes();
         let wants = kept >= self.next_check;
@@ -268,19 +268,19 @@ impl LogWriter {
         wants
     }
 
-    /// Grows no more than a step: all logs together are too large.
+    /// Limits further growth to one step, because all logs together exceed their quota.
     pub fn restrict(&mut self) {
         let Log { layout, end, record, .. } = &mut self.log;
         if *end < layout.head + layout.tail {
             layout.head = layout.head.min(*end);
             layout.tail = layout.tail.min((*end - layout.head).max(STEP_BYTES));
-            // In memory it holds in any case; a reader after a killed shim would find less.
+            // If this fails it still holds in memory; only readers after a killed shim would find less.
             let _ = layout.write(record, *end);
         }
     }
 
-    /// Appends what a command printed. Bytes that can't be written, for want of space, count as dropped: a full disk is no
-    /// reason to stop a command.
+    /// Appends what a command printed. Bytes that can't be written for lack of space count as dropped: a full disk doesn't
+    /// stop a command.
     pub fn append(&mut self, stream: Stream, bytes: &[u8]) {
         let kind = if stream == Stream::Stdout { Kind::Stdout } else { Kind::Stderr };
         let mut rest = bytes;
@@ -292,7 +292,7 @@ impl LogWriter {
             if written < piece.len() {
                 let lost = (piece.len() - written) as u64;
                 self.log.index.cut(self.log.end);
-                // Best effort: the index may need the space that is missing. In memory it is right.
+                // Best effort: the index may need the missing space itself. In memory it is right.
                 let _ = self.note(Kind::Lost, lost);
                 self.log.end += lost;
             }
@@ -304,8 +304,8 @@ impl LogWriter {
         if super::disk_reserve::is_short(&self.log.output) {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        // Whoever reads at the same time is told first what is overwritten; and a run without its bytes is harmless, while
-        // bytes without their run would lose their stream.
+        // Concurrent readers must know first what will be overwritten; and a run without its bytes is harmless, while bytes
+        // without their run would lose their stream.
         let end = self.log.end + bytes.len() as u64;
         if end > self.log.layout.head || self.log.layout != Layout::FULL {
             self.log.layout.write(&self.log.record, end)?;
@@ -322,7 +322,7 @@ impl LogWriter {
         Ok(written)
     }
 
-    /// Notes of which kind the next bytes are.
+    /// Records the kind of the next bytes.
     fn note(&mut self, kind: Kind, length: u64) -> io::Result<()> {
         if !self.indexed {
             if kind == Kind::Stdout {

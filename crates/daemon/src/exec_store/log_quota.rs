@@ -1,4 +1,4 @@
-//! All logs together: 256 MiB. The logs of commands that have ended make room first, oldest first.
+//! The quota of all logs together: 256 MiB. Logs of commands that have ended are emptied, oldest first.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -11,7 +11,7 @@ use super::directory::Directory;
 use super::log::OUTPUT;
 use super::record::{self, RECORD};
 
-/// The most that all logs take.
+/// How much all logs may take together.
 pub const ALL_LOGS: u64 = 256 << 20;
 
 struct Kept<'a> {
@@ -20,15 +20,15 @@ struct Kept<'a> {
     ended: Option<SystemTime>,
 }
 
-/// Makes room among all logs, and tells whether they are too large even so.
-pub fn is_used_up(directory: &Directory, running: &BTreeSet<ExecId>) -> bool {
-    // What can't be looked at can't be counted; each log's own bounds hold in any case.
+/// Makes room among all logs. True if they still exceed their quota.
+pub fn exceeds_quota(directory: &Directory, running: &BTreeSet<ExecId>) -> bool {
+    // What can't be read can't be counted; each log's own bounds hold in any case.
     make_room(directory, running, ALL_LOGS).unwrap_or(false)
 }
 
 fn make_room(directory: &Directory, running: &BTreeSet<ExecId>, most: u64) -> io::Result<bool> {
     let ids = directory.ids()?;
-    // A command's directory may go away while this looks.
+    // A command's directory may be removed meanwhile.
     let mut logs: Vec<Kept> = ids.iter().filter_map(|id| measure(directory, id, running.contains(id)).ok()).collect();
     let mut total: u64 = logs.iter().map(|kept| kept.bytes).sum();
     logs.sort_by_key(|kept| kept.ended);
@@ -46,7 +46,7 @@ fn measure<'a>(directory: &Directory, id: &'a ExecId, running: bool) -> io::Resu
     use std::os::unix::fs::MetadataExt;
     let output = directory.file(id, OUTPUT, OFlags::RDONLY)?.metadata()?;
     let record = directory.file(id, RECORD, OFlags::RDONLY)?.metadata()?;
-    // Both have holes. The record itself is no log.
+    // Both files are sparse. The record's own space isn't part of the log.
     let bytes = (output.blocks() + record.blocks()) * 512;
     Ok(Kept {
         id,
@@ -55,7 +55,7 @@ fn measure<'a>(directory: &Directory, id: &'a ExecId, running: bool) -> io::Resu
     })
 }
 
-/// Takes a log's bytes away. What is read of it from now on is lost.
+/// Empties a log. Readers get its bytes as lost.
 fn empty(directory: &Directory, id: &ExecId) -> io::Result<()> {
     directory.file(id, OUTPUT, OFlags::WRONLY)?.set_len(0)?;
     directory.file(id, RECORD, OFlags::WRONLY)?.set_len(record::SPACE as u64)

@@ -1,7 +1,7 @@
-//! What is kept of a command in its `record` file: what was started, by podbayd, and how it ended, by the shim.
+//! A command's `record` file: what was started, written by podbayd, and how it ended, written by the shim.
 //!
-//! Two lines of JSON in a space of fixed size, which is written in full at the beginning: on a full disk a line can still
-//! be put into it. A line counts once its final newline is there, so that a half-written outcome is none.
+//! Two lines of JSON in a space of fixed size, which is written in full at the beginning, so that the second line can be
+//! written on a full disk. A line counts once its final newline is there, so a half-written outcome is none.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// The file's name in the command's directory.
 pub const RECORD: &str = "record";
 
-/// The space of both lines.
+/// The size of the space for both lines.
 pub const SPACE: usize = 8 << 10;
 
 /// The most of an error's message that is kept.
@@ -23,13 +23,13 @@ const MESSAGE: usize = 1 << 10;
 /// What was started.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Begun {
-    /// What is run, shortened.
+    /// The command, shortened.
     pub command: String,
     /// When: milliseconds since 1970.
     pub started_ms: u64,
-    /// How long it may run; 0 means for ever.
+    /// How long it may run; 0 is for ever.
     pub timeout_ms: u64,
-    /// How long after that it is killed.
+    /// How long after TERM it is killed.
     pub grace_ms: u64,
 }
 
@@ -38,7 +38,7 @@ impl Begun {
     pub fn now(command: &Command) -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Self {
-            // Bounded here as well: the outcome needs its part of the space.
+            // Bounded here as well, to leave room for the outcome.
             command: command.summary().chars().take(256).collect(),
             started_ms: now.as_millis() as u64,
             timeout_ms: command.timeout_ms,
@@ -50,7 +50,7 @@ impl Begun {
 /// How it ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandOutcome {
-    /// `Exited` or `Failed`; `Lost` where nobody knows.
+    /// `Exited` or `Failed`; `Lost` if nobody knows.
     pub state: State,
     /// How many bytes it printed.
     pub output_bytes: u64,
@@ -61,7 +61,7 @@ pub struct CommandOutcome {
 }
 
 impl CommandOutcome {
-    /// The outcome of a command of which nothing is known but what is in its log.
+    /// The outcome of a command of which only the log is known.
     pub fn lost(output_bytes: u64) -> Self {
         Self { state: State::Lost, output_bytes, dropped_bytes: 0, input_bytes: 0 }
     }
@@ -72,19 +72,19 @@ impl CommandOutcome {
     }
 }
 
-/// What a file says.
+/// The content of a record file.
 #[derive(Debug)]
 pub struct Record {
     /// What was started.
     pub begun: Begun,
-    /// How it ended, if it did and somebody could write it down.
+    /// How it ended, if that was written.
     pub outcome: Option<CommandOutcome>,
-    /// Where the outcome stands, or will.
+    /// The offset of the outcome's line.
     pub outcome_at: u64,
 }
 
 impl Record {
-    /// Writes the first line, and blanks where the second will be.
+    /// Writes the first line, and blanks for the second. Returns the second line's offset.
     ///
     /// # Errors
     /// When there is no room.
@@ -96,7 +96,7 @@ impl Record {
         Ok(outcome_at as u64)
     }
 
-    /// Writes the second.
+    /// Writes the second line.
     ///
     /// # Errors
     /// When it can't be written.
@@ -107,12 +107,12 @@ impl Record {
             json = line(&shortened(outcome))?;
         }
         if json.len() > room {
-            return Err(io::Error::other("the outcome is too long for its place"));
+            return Err(io::Error::other("the outcome is too long for the record"));
         }
         file.write_all_at(&json, outcome_at)
     }
 
-    /// Reads both.
+    /// Reads both lines.
     ///
     /// # Errors
     /// When the file can't be read, or isn't a record.
@@ -131,7 +131,7 @@ impl Record {
             next().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a command's record is damaged"))?;
         let begun = serde_json::from_slice(first)?;
         let outcome = next().and_then(|json| serde_json::from_slice::<CommandOutcome>(json).ok());
-        // Only these are ever written; anything else didn't come from a shim.
+        // Shims write only these.
         let outcome = outcome.filter(|outcome| matches!(outcome.state, State::Exited(_) | State::Failed(_)));
         Ok(Self { begun, outcome, outcome_at: first.len() as u64 + 1 })
     }
@@ -143,7 +143,7 @@ fn line(value: &impl Serialize) -> io::Result<Vec<u8>> {
     Ok(json)
 }
 
-/// Without what may be long: the path in an error, and the end of its message.
+/// The outcome without what may be long: the path in an error, and the end of its message.
 fn shortened(outcome: &CommandOutcome) -> CommandOutcome {
     let state = match &outcome.state {
         State::Failed(error) => {

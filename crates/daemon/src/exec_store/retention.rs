@@ -1,7 +1,7 @@
-//! How long commands that have ended are remembered.
+//! How long commands that have ended are kept.
 //!
-//! A command's directory is what keeps its id from being run a second time, so it must outlast every retry; it costs a few
-//! inodes, so it can't stay for ever.
+//! A command's directory keeps its id from being run a second time, so it must outlast every retry; it costs a few inodes,
+//! so it can't stay for ever.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,22 +13,23 @@ use rustix::fs::OFlags;
 use super::directory::Directory;
 use super::record::RECORD;
 
-/// This many are kept however old they are.
+/// This many are kept, however old they are.
 const KEEP: usize = 4_096;
 
-/// Nobody sends a request again after this long.
+/// No client retries a request after this long.
 const RETRY_WINDOW: Duration = Duration::from_secs(600);
 
-/// More than this many are never kept: a sandbox that runs commands this fast doesn't wait ten minutes for one.
+/// The most that are ever kept: a sandbox that runs commands this fast doesn't retry one after ten minutes.
 const MOST: usize = 65_536;
 
-/// More than this many are not kept when the disk is full: without room no new one could be remembered at all.
+/// The most that are kept when the disk is full: without room no new command could be recorded at all.
 const WHEN_FULL: usize = 512;
 
-/// Looking is cheap when done seldom.
+/// How many commands are started between two clean-ups.
 const EVERY: u32 = 512;
 
-/// Whether it is time to [`forget`], and how many to keep at most: every so many calls, and when the disk is full.
+/// How many commands to keep at most, if it is time to [remove](forget) old ones: every so many calls, and when the disk is
+/// full.
 pub fn is_due(directory: &Directory) -> Option<usize> {
     static CALLS: AtomicU32 = AtomicU32::new(1);
     let calls = CALLS.fetch_add(1, Ordering::Relaxed);
@@ -38,7 +39,7 @@ pub fn is_due(directory: &Directory) -> Option<usize> {
     calls.is_multiple_of(EVERY).then_some(MOST)
 }
 
-/// Forgets old commands. Those that run stay.
+/// Removes old commands, except running ones.
 pub fn forget(directory: &Directory, running: &BTreeSet<ExecId>, most: usize) {
     forget_at(directory, running, SystemTime::now(), KEEP, most);
 }
@@ -59,7 +60,7 @@ fn forget_at(directory: &Directory, running: &BTreeSet<ExecId>, now: SystemTime,
         let newer = count - at - 1;
         let is_old = now.duration_since(time).is_ok_and(|age| age > RETRY_WINDOW);
         if newer >= most || (newer >= keep && is_old) {
-            // What can't be removed now is tried again the next time.
+            // What can't be removed now is tried again next time.
             let _ = directory.remove(&id);
         }
     }

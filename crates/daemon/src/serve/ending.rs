@@ -27,7 +27,7 @@ impl Ending {
         let signals = sys::end_signals()?;
         sys::ignore_signals();
         // An ignored signal isn't delivered, even if it is blocked.
-        sys::heed_end_signals();
+        sys::accept_end_signals();
         Ok(Self(Some(signals)))
     }
 

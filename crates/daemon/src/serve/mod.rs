@@ -115,10 +115,10 @@ pub fn run(mut options: Options) -> io::Result<ServeEnd> {
     if !taken && is_served() {
         return Ok(ServeEnd::AlreadyRunning);
     }
-    sys::survive_failed_writes();
+    sys::ignore_write_signals();
     options.walls.around(&state)?;
     let forked = zygote::fork(&options.walls)?;
-    sys::hide_memory();
+    sys::set_undumpable();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let ending = Ending::prepare(options.supervised)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -169,7 +169,7 @@ async fn serve(
         true => lifetime::Lifetime::kept(state, options.ttl, options.idle_ttl),
         false => lifetime::Lifetime::new(options.ttl, options.idle_ttl),
     };
-    let isolation = match (options.in_container, &options.walls.cell) {
+    let isolation = match (options.in_container, &options.walls.confinement) {
         (true, _) => protection::Isolation::Container,
         (false, Some(_)) => protection::Isolation::Landlock,
         (false, None) => protection::Isolation::Namespaces,

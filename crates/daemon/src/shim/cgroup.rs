@@ -1,4 +1,4 @@
-//! Limits on one command that need a cgroup.
+//! A command's cgroup, for limits that need one.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -15,15 +15,15 @@ pub struct CommandCgroup {
 }
 
 impl CommandCgroup {
-    /// Makes a cgroup, when the limits need one.
+    /// Makes a cgroup if the limits need one.
     ///
     /// # Errors
-    /// `unsupported` where none can be had: a limit that isn't kept would be worse than none.
+    /// `unsupported` if none can be made: a limit that isn't enforced would be worse than none.
     pub fn make(id: &ExecId, limits: &Limits) -> Result<Option<Self>> {
         if limits.memory.is_none() && limits.processes.is_none() {
             return Ok(None);
         }
-        // What was left by shims that were killed; the next one tries again.
+        // Removes what killed shims left. If it fails, the next one tries again.
         let _ = podbay_jail::sweep();
         let wanted = podbay_jail::Limits {
             memory: limits.memory,
@@ -38,7 +38,7 @@ impl CommandCgroup {
                 made.iter().for_each(Self::remove);
                 let why = missing.note.unwrap_or_default();
                 let message = format!(
-                    "a limit on {} of one command needs a cgroup, and this sandbox has none: {why}",
+                    "limiting the {} of one command needs a cgroup, and this sandbox has none: {why}",
                     missing.limit
                 );
                 Err(Error::new(ErrorCode::Unsupported, message))
@@ -46,27 +46,25 @@ impl CommandCgroup {
         }
     }
 
-    /// The files to write `0` to between fork and exec, to be in.
+    /// The `cgroup.procs` files. A process that writes `0` to them between fork and exec is in the cgroup.
     ///
     /// # Errors
     /// When they can't be opened.
-    pub fn doors(&self) -> Result<Vec<OwnedFd>> {
+    pub fn procs_files(&self) -> Result<Vec<OwnedFd>> {
         self.cgroup
             .directories()
             .iter()
             .map(|dir| File::options().write(true).open(dir.join("cgroup.procs")).map(OwnedFd::from))
             .collect::<std::io::Result<_>>()
-            .map_err(|error| {
-                Error::new(ErrorCode::Unsupported, format!("the command's cgroup can't be entered: {error}"))
-            })
+            .map_err(|error| Error::new(ErrorCode::Unsupported, format!("can't enter the command's cgroup: {error}")))
     }
 
-    /// Whether something in it was killed for want of memory.
+    /// Whether a process in it was killed for lack of memory.
     pub fn out_of_memory(&self) -> bool {
         self.cgroup.out_of_memory()
     }
 
-    /// Removes it, once nothing of the command is left.
+    /// Removes it, once no process of the command is left.
     pub fn remove(&self) {
         if let Err(error) = self.cgroup.remove() {
             log_error(error);
@@ -75,9 +73,9 @@ impl CommandCgroup {
 }
 
 /// Enters the cgroup. Between fork and exec: system calls only.
-pub fn enter(doors: &[OwnedFd]) -> std::io::Result<()> {
-    for door in doors {
-        rustix::io::write(door, b"0")?;
+pub fn enter(procs_files: &[OwnedFd]) -> std::io::Result<()> {
+    for file in procs_files {
+        rustix::io::write(file, b"0")?;
     }
     Ok(())
 }

@@ -18,28 +18,32 @@ use crate::shim::posix_spawn;
 use crate::shim_protocol::StartCommand;
 use crate::sys;
 
-/// What runs a line of text.
+/// What runs a command line.
 const SHELL: &str = "/bin/sh";
 
 /// A command's own process and the shim's ends of its pipes.
 pub struct Child {
     /// Its process id.
     pub pid: i32,
-    /// Standard input, when it stays open.
+    /// Standard input, if it stays open.
     pub stdin: Option<OwnedFd>,
     /// Standard output.
     pub stdout: OwnedFd,
-    /// Standard error, unless it goes where standard output goes.
+    /// Standard error, unless it is merged into standard output.
     pub stderr: Option<OwnedFd>,
-    /// What it asks the shim to do for it.
-    pub errands: Option<SeccompListener>,
+    /// System calls that the shim does on its behalf.
+    pub seccomp_listener: Option<SeccompListener>,
 }
 
-/// Starts it, behind bars where there are any.
+/// Starts it, in its cgroup and confinement if it has them.
 ///
 /// # Errors
-/// `spawn_failed`, or what is wrong with the working directory.
-pub fn spawn(start: &StartCommand, cgroup: Option<&CommandCgroup>, bars: Option<PreparedConfinement>) -> Result<Child> {
+/// `spawn_failed`, or an error about the working directory.
+pub fn spawn(
+    start: &StartCommand,
+    cgroup: Option<&CommandCgroup>,
+    confinement: Option<PreparedConfinement>,
+) -> Result<Child> {
     let mut command = command_line(start)?;
     let (stdout, stdout_theirs) = pipe()?;
     let (stderr, stderr_theirs) = if start.command.merge {
@@ -55,12 +59,13 @@ pub fn spawn(start: &StartCommand, cgroup: Option<&CommandCgroup>, bars: Option<
     } else {
         (None, std::fs::File::open("/dev/null").map_err(|error| failed(&error))?.into())
     };
-    // podbayd's own, not the sandbox's.
+    // It is podbayd's, not the sandbox's.
     command.env_remove("PODBAY_TOKEN");
     for (name, value) in &start.command.env {
         if name.is_empty() || name.contains(['=', '\0']) || value.as_bytes().contains(&0) {
-            let message =
-                format!("{name:?} can't be an environment variable: '=' or NUL in its name, or NUL in its value");
+            let message = format!(
+                "invalid environment variable {name:?}: its name is empty or contains '=' or NUL, or its value contains NUL"
+            );
             return Err(Error::new(ErrorCode::InvalidArgument, message));
         }
         command.env(name, os(value));
@@ -69,41 +74,41 @@ pub fn spawn(start: &StartCommand, cgroup: Option<&CommandCgroup>, bars: Option<
         command.current_dir(os(cwd));
     }
     let limits = start.command.limits.clone();
-    let doors = cgroup.map(CommandCgroup::doors).transpose()?.unwrap_or_default();
-    let free = doors.is_empty() && bars.is_none() && limits.file_size.is_none();
-    let (pid, errands) = if free && command.get_program() == SHELL {
+    let procs_files = cgroup.map(CommandCgroup::procs_files).transpose()?.unwrap_or_default();
+    let free = procs_files.is_empty() && confinement.is_none() && limits.file_size.is_none();
+    let (pid, listener) = if free && command.get_program() == SHELL {
         let stdio = [&stdin_theirs, &stdout_theirs, &stderr_theirs].map(AsFd::as_fd);
         (posix_spawn::spawn(&command, stdio).map_err(|error| spawn_error(start, &error))?, None)
     } else {
         command.stdin(stdin_theirs).stdout(stdout_theirs).stderr(stderr_theirs);
-        let bars = bars.map(Arc::new);
-        let (asked, asking) = match bars.as_ref().filter(|bars| bars.needs_listener()) {
+        let confinement = confinement.map(Arc::new);
+        let (asked, asking) = match confinement.as_ref().filter(|confinement| confinement.needs_listener()) {
             Some(_) => UnixStream::pair().map(|(asked, asking)| (Some(asked), Some(asking))),
             None => Ok((None, None)),
         }
         .map_err(|error| failed(&error))?;
-        let theirs = bars.clone();
+        let theirs = confinement.clone();
         sys::before_exec(&mut command, move || {
-            cgroup::enter(&doors)?;
+            cgroup::enter(&procs_files)?;
             prepare(&limits)?;
-            theirs.as_ref().map_or(Ok(()), |bars| bars.enter(asking.as_ref().map(AsFd::as_fd)))
+            theirs.as_ref().map_or(Ok(()), |confinement| confinement.enter(asking.as_ref().map(AsFd::as_fd)))
         });
         let child = command.spawn().map_err(|error| spawn_error(start, &error))?;
-        let errands = match (bars, asked) {
-            // Without it, modes and times can't be changed; everything else works.
-            (Some(bars), Some(asked)) => bars.receive_listener(asked.as_fd()).unwrap_or_default(),
+        let listener = match (confinement, asked) {
+            // Without it, commands can't change modes and times; everything else works.
+            (Some(confinement), Some(asked)) => confinement.receive_listener(asked.as_fd()).unwrap_or_default(),
             _ => None,
         };
-        (child.id() as i32, errands)
+        (child.id() as i32, listener)
     };
-    Ok(Child { pid, stdin, stdout, stderr, errands })
+    Ok(Child { pid, stdin, stdout, stderr, seccomp_listener: listener })
 }
 
-/// When memory runs out, a command goes before podbayd. Whether it could be arranged: where /proc isn't there or can't be
-/// written, the kernel decides as it likes.
+/// Makes the kernel kill a command before podbayd when memory runs out. False if that failed: without a writable /proc the
+/// kernel decides.
 ///
-/// Done from outside: a process that hides its memory, as the shim does and its child until it is another program, has no
-/// right to its own files there. What the command has started by then has the old value and gets the new one here.
+/// Done from outside: a process that isn't dumpable, like the shim and its child before exec, may not write its own files in
+/// /proc. Processes that the command has started by then have the old value and are changed too.
 pub fn prefer_for_oom(pid: i32) -> bool {
     let done = std::fs::write(format!("/proc/{pid}/oom_score_adj"), "1000").is_ok();
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
@@ -133,7 +138,7 @@ fn command_line(start: &StartCommand) -> Result<process::Command> {
                 return Err(nul());
             }
             let Some((program, arguments)) = words.split_first() else {
-                return Err(Error::new(ErrorCode::InvalidArgument, "a command needs at least the name of a program"));
+                return Err(Error::new(ErrorCode::InvalidArgument, "the command is empty: name a program"));
             };
             let mut command = process::Command::new(os(program));
             command.arg0(os(program)).args(arguments.iter().map(os));
@@ -157,7 +162,7 @@ fn pipe() -> Result<(OwnedFd, OwnedFd)> {
 }
 
 fn no_pipe(error: rustix::io::Errno) -> Error {
-    Error::new(ErrorCode::SpawnFailed, format!("no pipe for the command could be made: {error}"))
+    Error::new(ErrorCode::SpawnFailed, format!("can't make a pipe for the command: {error}"))
         .with_errno(Some(error.raw_os_error()))
 }
 
@@ -189,7 +194,7 @@ fn spawn_error(start: &StartCommand, error: &io::Error) -> Error {
                     io::ErrorKind::NotADirectory => ErrorCode::NotADirectory,
                     _ => ErrorCode::NotFound,
                 };
-                return Error::at(code, cwd, format!("the working directory can't be entered: {error}"));
+                return Error::at(code, cwd, format!("can't enter the working directory: {error}"));
             }
         }
     }
@@ -198,7 +203,7 @@ fn spawn_error(start: &StartCommand, error: &io::Error) -> Error {
         Program::Argv(words) => words.first().cloned().unwrap_or_default(),
     };
     let message = if error.raw_os_error() == Some(rustix::io::Errno::TOOBIG.raw_os_error()) {
-        "its arguments and environment are too long; put them into a file".to_owned()
+        "its arguments and environment are too long; pass them in a file".to_owned()
     } else {
         format!("the program can't be started: {error}")
     };

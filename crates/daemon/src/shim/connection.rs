@@ -1,4 +1,4 @@
-//! One connection from podbayd to a shim: its requests, and what is still to be sent on it.
+//! A connection from podbayd to a shim: its requests, and what is still to be sent.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -11,21 +11,21 @@ use podbay_proto::record;
 use crate::exec_store::log::{CHUNK, Cursor, Log, Piece};
 use crate::shim_protocol::Request;
 
-/// The longest request. What to run comes in the first one, which is read elsewhere.
+/// The longest request. The first one, with what to run, is read elsewhere.
 const MAX_REQUEST: usize = 64 << 10;
 
-/// What a connection is for at the moment.
+/// What a connection is used for at the moment.
 #[derive(Debug)]
 pub enum Role {
-    /// Its next request hasn't come.
+    /// It waits for the next request.
     Asking,
-    /// It gets the output up to `until`, when that is known, and then the end.
+    /// It gets the output up to `until`, once that is known, and then the end.
     Following { cursor: Cursor, until: Option<u64> },
-    /// It is podbayd's eye on the command, and gets reports.
+    /// podbayd watches the command on it, and gets reports.
     Watching,
-    /// It brings input.
+    /// Input arrives on it.
     Feeding { offset: u64, left: usize, close: bool },
-    /// It is closed once all is sent.
+    /// It is closed once everything is sent.
     Closing,
 }
 
@@ -45,7 +45,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection whose first request hasn't come, with what was read of it already.
+    /// A connection that waits for its first request, with what was already read from it.
     ///
     /// # Errors
     /// When the socket can't be made non-blocking.
@@ -62,7 +62,7 @@ impl Connection {
         })
     }
 
-    /// The line to podbayd, with what was read of it already.
+    /// The line to podbayd, with what was already read from it.
     ///
     /// # Errors
     /// When the socket can't be made non-blocking.
@@ -70,15 +70,15 @@ impl Connection {
         Ok(Self { role: Role::Watching, ..Self::new(socket, unread)? })
     }
 
-    /// Whether something waits to be sent.
+    /// Whether there is something left to send.
     pub fn has_unsent(&self) -> bool {
         self.sent < self.unsent.len()
     }
 
-    /// The next request, if it has come.
+    /// The next request, if it has arrived.
     ///
     /// # Errors
-    /// When the connection is over or speaks nonsense; then it is to be dropped.
+    /// When the connection is closed or sends nonsense; the caller drops it then.
     pub fn next_request(&mut self) -> io::Result<Option<Request>> {
         loop {
             if self.unread.is_empty() && !self.fill()? {
@@ -92,10 +92,10 @@ impl Connection {
         }
     }
 
-    /// Input data that has come, at most `most` bytes.
+    /// Input that has arrived, at most `most` bytes.
     ///
     /// # Errors
-    /// When the connection is over.
+    /// When the connection is closed.
     pub fn input(&mut self, most: usize) -> io::Result<Bytes> {
         if self.unread.is_empty() {
             self.fill()?;
@@ -120,7 +120,7 @@ impl Connection {
         }
     }
 
-    /// Answers a request. The connection is then ready for the next.
+    /// Queues the answer to a request. The connection is then ready for the next.
     ///
     /// # Errors
     /// When the answer can't be written as JSON.
@@ -129,7 +129,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends the record of the end and nothing after it.
+    /// Queues the record of the end, after which the connection is closed.
     pub fn finish(&mut self, end: &[u8]) {
         self.unsent.extend_from_slice(end);
         self.role = Role::Closing;
@@ -138,7 +138,7 @@ impl Connection {
     /// Sends as much as the socket takes. `end` is the record of the end, once there is one.
     ///
     /// # Errors
-    /// When the connection is over: lost, or complete.
+    /// When the connection is broken or complete.
     pub fn pump(&mut self, log: &Log, end: Option<&[u8]>) -> io::Result<()> {
         loop {
             while self.has_unsent() {

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::connection::{Connection, Role};
 
-/// How much is kept for a command that doesn't read it.
+/// How much is buffered for a command that doesn't read it.
 const MOST: usize = 256 << 10;
 
 /// Input on its way to a command.
@@ -38,16 +38,16 @@ impl Input {
         self.buffer.len() >= MOST
     }
 
-    /// What to wait for: that the command reads. Without data to write, only its end matters, which is always reported.
+    /// What to poll for: that the command reads. Without data to write only its end matters, which is always reported.
     pub fn awaited(&self) -> Option<PollFd<'_>> {
         let events = if self.buffer.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
         self.pipe.as_ref().map(|pipe| PollFd::new(pipe, events))
     }
 
-    /// Takes data from a connection; false when there is none at the moment.
+    /// Takes data from a connection; false if there is none at the moment.
     ///
     /// # Errors
-    /// When the connection is over, or brings bytes that others should have come before.
+    /// When the connection is closed, or earlier bytes are missing.
     pub fn take(&mut self, connection: &mut Connection) -> io::Result<bool> {
         let Role::Feeding { offset, left, close } = connection.role else { return Ok(false) };
         if offset > self.taken {
@@ -62,7 +62,7 @@ impl Input {
             if data.is_empty() {
                 return Ok(false);
             }
-            // A request that is sent again begins with bytes that were taken the first time.
+            // A retried request begins with bytes that were taken the first time.
             let known = (self.taken - offset).min(data.len() as u64) as usize;
             self.buffer.extend(&data[known..]);
             self.taken += (data.len() - known) as u64;
@@ -71,12 +71,12 @@ impl Input {
         }
         self.close |= close;
         connection.answer(&InputTaken { total: self.taken, closed: self.pipe.is_none() })?;
-        // Data that nobody will read may still be on its way on this connection.
+        // Data that nobody will read may still arrive on this connection.
         connection.role = if left == 0 { Role::Asking } else { Role::Closing };
         Ok(true)
     }
 
-    /// Writes to the command what it takes.
+    /// Writes as much as the command reads.
     pub fn feed(&mut self) {
         while let (Some(pipe), false) = (&self.pipe, self.buffer.is_empty()) {
             match rustix::io::write(pipe, self.buffer.as_slices().0) {

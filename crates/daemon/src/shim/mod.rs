@@ -1,9 +1,9 @@
 //! The shim: the process beside each command that owns its output, its clock and everything it started.
 //!
-//! It has one thread and one loop. It is forked by the [zygote](crate::zygote) with all that it needs open: its listening
-//! socket, the line to podbayd, which brings the command and whose closing is the sign of the shim's death, and the two files
-//! that it writes. It opens, makes, renames and removes nothing in podbayd's directory, where it has no right to. podbayd may
-//! come and go; the shim stays until nothing of the command is left.
+//! It has one thread and one loop. The [zygote](crate::zygote) forks it with all that it needs open: its listening socket, the
+//! two files that it writes, and the line to podbayd, on which the command arrives and by whose closing podbayd notices the
+//! shim's death. It opens, makes, renames and removes nothing in podbayd's directory, where it has no permission to. podbayd
+//! may come and go; the shim stays until no process of the command is left.
 
 mod cgroup;
 mod child;
@@ -38,21 +38,21 @@ use crate::shim_protocol::{Report, Request, StartCommand};
 use crate::stderr_log::log_error;
 use crate::sys::{self, Ended, Reaped};
 
-/// A reader that takes nothing for this long doesn't hold the command back any longer.
+/// A reader that reads nothing for this long no longer holds the command back.
 const STALLED: Duration = Duration::from_secs(60);
 
 /// How many connections a shim queues that it hasn't taken yet; the standard library's choice.
 const BACKLOG: i32 = 128;
 
-/// Runs a command to its end. Called in a fresh fork of the zygote; the process ends with this call.
+/// Runs a command to its end. Called in a fresh fork of the zygote; the process exits with the returned code.
 ///
-/// Where commands are confined more than the shim, `bars` are what keeps them.
-pub fn run(listener: OwnedFd, line: OwnedFd, files: (File, File), bars: Option<PreparedConfinement>) -> i32 {
-    // With nobody to tell, the record without an outcome tells that it is unknown.
-    match Shim::start(listener.into(), line.into(), files, bars).and_then(|mut shim| shim.attend()) {
+/// `confinement` is what the command enters, where it is confined more than the shim.
+pub fn run(listener: OwnedFd, line: OwnedFd, files: (File, File), confinement: Option<PreparedConfinement>) -> i32 {
+    // If it fails, the record stays without an outcome, which means that the outcome is unknown.
+    match Shim::start(listener.into(), line.into(), files, confinement).and_then(|mut shim| shim.attend()) {
         Ok(()) => 0,
         Err(error) => {
-            log_error(format_args!("a command's shim gave up: {error}"));
+            log_error(format_args!("a command's shim failed: {error}"));
             1
         }
     }
@@ -74,8 +74,8 @@ struct Shim {
     end_record: Option<Vec<u8>>,
     has_children: bool,
     cgroup: Option<CommandCgroup>,
-    /// What the command and its children ask to be done for them.
-    errands: Option<SeccompListener>,
+    /// System calls that the shim does on behalf of the command's processes.
+    seccomp_listener: Option<SeccompListener>,
     listener: UnixListener,
     connections: Vec<Connection>,
     children: OwnedFd,
@@ -86,15 +86,15 @@ impl Shim {
         listener: UnixListener,
         mut line: UnixStream,
         (output, record): (File, File),
-        bars: Option<PreparedConfinement>,
+        confinement: Option<PreparedConfinement>,
     ) -> io::Result<Self> {
-        // podbayd takes a shim that hasn't spoken for one that will never run anything: so this comes first, and must succeed.
+        // podbayd assumes that a shim which hasn't reported will never run anything: so this comes first, and must succeed.
         line.write_all(&encode_head(&Report::Begun).map_err(io::Error::other)?)?;
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let children = sys::child_signals()?;
         listener.set_nonblocking(true)?;
-        // podbayd listens on it already. Said again here, whoever connects learns from the kernel that this process is at
-        // the other end: the next podbayd would have no other way to find a shim that a command has stopped.
+        // podbayd listens on it already. Listening again makes this process the peer that the kernel reports to whoever
+        // connects: that is how the next podbayd finds a shim that a command has stopped.
         rustix::net::listen(&listener, BACKLOG)?;
         let (start, unread) = read_start(&mut line)?;
         let mut shim = Self {
@@ -110,7 +110,7 @@ impl Shim {
             end_record: None,
             has_children: false,
             cgroup: None,
-            errands: None,
+            seccomp_listener: None,
             listener,
             connections: vec![Connection::watching(line, unread)?],
             children,
@@ -118,11 +118,11 @@ impl Shim {
         };
         let spawned = CommandCgroup::make(&shim.start.id, &shim.start.command.limits).and_then(|cgroup| {
             shim.cgroup = cgroup;
-            child::spawn(&shim.start, shim.cgroup.as_ref(), bars)
+            child::spawn(&shim.start, shim.cgroup.as_ref(), confinement)
         });
         match spawned {
-            Ok(Child { pid, stdin, stdout, stderr, errands }) => {
-                shim.errands = errands;
+            Ok(Child { pid, stdin, stdout, stderr, seccomp_listener }) => {
+                shim.seccomp_listener = seccomp_listener;
                 shim.main = Some(pid);
                 shim.prefer_for_oom(OOM_ATTEMPTS);
                 shim.has_children = true;
@@ -134,7 +134,7 @@ impl Shim {
         Ok(shim)
     }
 
-    /// The loop: until the command has ended and nothing that it started is left.
+    /// The loop: until the command has ended and none of its processes is left.
     fn attend(&mut self) -> io::Result<()> {
         let mut held_back = false;
         loop {
@@ -142,7 +142,7 @@ impl Shim {
             if !held_back {
                 self.take_output(1)?;
             }
-            self.run_errands()?;
+            self.serve_seccomp_listener()?;
             self.accept();
             self.serve_connections();
             self.input.feed();
@@ -155,7 +155,7 @@ impl Shim {
             self.pump();
             if done {
                 self.cgroup.iter().for_each(CommandCgroup::remove);
-                // What readers have not got yet is in the files.
+                // What readers haven't got yet is in the files.
                 return Ok(());
             }
             held_back = self.hold_back();
@@ -166,7 +166,7 @@ impl Shim {
         }
     }
 
-    /// Whether the command has to wait because a reader isn't ready for more and the log is full.
+    /// Whether the command has to wait because the log is full and a reader hasn't caught up.
     fn hold_back(&mut self) -> bool {
         if self.outputs.iter().all(Option::is_none) {
             return false;
@@ -198,7 +198,7 @@ impl Shim {
             fds.extend(self.outputs.iter().flatten().map(|output| PollFd::new(output, PollFlags::IN)));
         }
         fds.extend(self.input.awaited());
-        fds.extend(self.errands.as_ref().map(|errands| PollFd::new(errands, PollFlags::IN)));
+        fds.extend(self.seccomp_listener.as_ref().map(|listener| PollFd::new(listener, PollFlags::IN)));
         for connection in &self.connections {
             let mut events = PollFlags::IN;
             if matches!(connection.role, Role::Feeding { .. }) && self.input.is_full() {
@@ -236,7 +236,7 @@ impl Shim {
         }
     }
 
-    /// Takes what the command printed, at most `rounds` chunks of each stream.
+    /// Reads what the command printed, at most `rounds` chunks of each stream.
     fn take_output(&mut self, rounds: usize) -> io::Result<()> {
         let mut buffer = [0; CHUNK];
         for (at, stream) in [Stream::Stdout, Stream::Stderr].into_iter().enumerate() {
@@ -254,22 +254,22 @@ impl Shim {
         Ok(())
     }
 
-    /// Does what the command asks for, as long as it asks.
-    fn run_errands(&mut self) -> io::Result<()> {
-        // A few in a row: who unpacks an archive asks thousands of times.
+    /// Does system calls on behalf of the command's processes.
+    fn serve_seccomp_listener(&mut self) -> io::Result<()> {
+        // Many in a row: unpacking an archive makes thousands.
         for _ in 0..64 {
-            let Some(errands) = &self.errands else { return Ok(()) };
-            let mut fds = [PollFd::new(errands, PollFlags::IN)];
+            let Some(listener) = &self.seccomp_listener else { return Ok(()) };
+            let mut fds = [PollFd::new(listener, PollFlags::IN)];
             let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
             rustix::io::retry_on_intr(|| rustix::event::poll(&mut fds, Some(&now)))?;
             let happened = fds[0].revents();
             if happened.contains(PollFlags::IN) {
-                // One that has died meanwhile needs no answer.
-                let _ = errands.respond_to_one();
+                // A process that has died meanwhile needs no answer.
+                let _ = listener.respond_to_one();
             } else {
-                // Nobody is left who could ask.
+                // No process is left that could make one.
                 if !happened.is_empty() {
-                    self.errands = None;
+                    self.seccomp_listener = None;
                 }
                 return Ok(());
             }

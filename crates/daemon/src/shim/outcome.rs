@@ -24,7 +24,7 @@ impl Shim {
         if self.outcome.is_some() || (self.clock.kill_at.is_some() && self.has_children) {
             return Ok(());
         }
-        // All that it printed before its end is in the pipes by now. Background processes may go on printing.
+        // All that it printed is in the pipes by now. Background processes may go on printing.
         self.take_output(if self.has_children { 16 } else { usize::MAX })?;
         if !self.clock.timed_out {
             self.clock.deadline = None;
@@ -48,7 +48,7 @@ impl Shim {
     pub(super) fn finish(&mut self, state: State) -> io::Result<()> {
         let outcome = self.outcome_with(state);
         if let Err(error) = Record::end(self.log.record(), self.start.outcome_at, &outcome) {
-            log_error(format_args!("command {}: its outcome can't be written: {error}", self.start.id));
+            log_error(format_args!("command {}: can't write its outcome: {error}", self.start.id));
         }
         let processes = self.processes();
         self.end_record = Some(record::encode_end(&self.info(&outcome, processes.clone())).map_err(io::Error::other)?);
@@ -62,7 +62,7 @@ impl Shim {
         Ok(())
     }
 
-    /// Tells podbayd.
+    /// Reports to podbayd.
     pub(super) fn report(&mut self, report: &Report) -> io::Result<()> {
         self.connections
             .iter_mut()
@@ -79,7 +79,7 @@ impl Shim {
         }
     }
 
-    /// The command for whoever follows its output. podbayd fills in what it knows better.
+    /// The description at the end of the output. podbayd fills in what it knows better.
     fn info(&self, outcome: &CommandOutcome, processes: Vec<Process>) -> Info {
         Info {
             id: self.start.id.clone(),
@@ -95,7 +95,7 @@ impl Shim {
     }
 
     pub(super) fn processes(&self) -> Vec<Process> {
-        // Looking through /proc costs more than running `true`, and right after the start the answer is known.
+        // Reading /proc takes longer than running `true`, and right after the start the answer is known.
         if !self.has_children || self.started.elapsed() < Duration::from_millis(1) {
             return Vec::new();
         }

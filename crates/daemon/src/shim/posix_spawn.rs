@@ -1,4 +1,4 @@
-//! Starting a program without a copy of this process: a fork copies the page tables, and then both sides pay for each page
+//! Starting a program without forking this process: a fork copies the page tables, and then both sides pay for each page
 //! that they touch.
 #![allow(unsafe_code)]
 
@@ -15,10 +15,10 @@ use std::ptr;
 const GLIBC_SIGNALS: [usize; 2] = [32, 33];
 
 /// Starts a program, which must be named by its path, in a session of its own, with these as standard input, output and
-/// error, no signal blocked and none ignored that this process ignores. Gives its process id.
+/// error, and no signal blocked or ignored. Returns its process id.
 ///
 /// # Errors
-/// When it can't be started, the working directory included.
+/// When it can't be started, or the working directory can't be entered.
 pub fn spawn(command: &Command, stdio: [BorrowedFd<'_>; 3]) -> io::Result<i32> {
     let program = c_string(command.get_program())?;
     let mut words = vec![program.clone()];
@@ -114,7 +114,7 @@ impl Attributes {
             let mut none: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&mut none);
             let mut ignored = none;
-            for signal in crate::sys::FAILED_WRITES {
+            for signal in crate::sys::WRITE_SIGNALS {
                 libc::sigaddset(&mut ignored, signal);
             }
             // glibc's posix_spawn leaves the two signals that it keeps for itself ignored in the new program, unless this
@@ -170,7 +170,7 @@ mod tests {
     /// glibc left its own signals 32 and 33 ignored, and a program that was started so could never get them.
     #[test]
     fn no_signal_is_ignored_or_blocked() {
-        crate::sys::survive_failed_writes();
+        crate::sys::ignore_write_signals();
         let mut command = Command::new("/bin/sh");
         command.args(["-c", "grep -E '^Sig(Ign|Blk)' /proc/self/status"]);
         assert_eq!(said(&command).unwrap(), "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n");

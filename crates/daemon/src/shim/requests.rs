@@ -58,7 +58,7 @@ impl Shim {
     }
 
     pub(super) fn serve_connections(&mut self) {
-        // A connection that fails is dropped: podbayd comes again and asks for what it missed.
+        // A failed connection is dropped: podbayd connects again and asks for what it missed.
         let mut connections = std::mem::take(&mut self.connections);
         connections.retain_mut(|connection| self.serve(connection).is_ok());
         self.connections = connections;
@@ -76,7 +76,7 @@ impl Shim {
                     Some(request) => self.handle(connection, request)?,
                     None => return Ok(()),
                 },
-                // Nothing is expected any more; reading tells when the other side has gone.
+                // Nothing more is expected; reading notices when the other side is gone.
                 Role::Following { .. } => {
                     return connection.next_request().map(|_| ());
                 }
@@ -87,7 +87,7 @@ impl Shim {
 
     fn handle(&mut self, connection: &mut Connection, request: Request) -> io::Result<()> {
         match request {
-            Request::Start(_) => Err(io::Error::other("a command is started once")),
+            Request::Start(_) => Err(io::Error::other("a command can be started only once")),
             Request::Attach { offset } => {
                 let until = self.outcome.as_ref().map(|_| self.log.log().end());
                 connection.role = Role::Following { cursor: Cursor::at(offset), until };

@@ -12,14 +12,14 @@ use crate::resolve::{Access, Lookup};
 use crate::resolved_path::ResolvedPath;
 use crate::{Cancel, Files};
 
-/// How deep directories are followed. What lies deeper is moved up first, so that a tree of any depth needs few descriptors.
+/// How deep directories are followed. Deeper ones are moved up first, so that a tree of any depth needs few descriptors.
 const MAX_DEPTH: usize = 64;
 
 impl Files {
     /// Deletes a file, a link or a directory.
     ///
     /// # Errors
-    /// When it can't be deleted. A directory may have lost a part of its contents then; the message says how much.
+    /// When it can't be deleted. A directory may then have lost some of its contents; the message says how many entries.
     pub fn delete(&self, request: &Delete, cancel: &Cancel) -> Result<DeleteOutput> {
         let resolver = self.resolver(&request.scope)?;
         let lookup = Lookup { follow: false, parents: request.missing_ok };
@@ -62,7 +62,7 @@ impl Removal<'_> {
         }
         let top = resolved.open_dir()?;
         loop {
-            // Each round takes what the one before has moved up.
+            // Each round deletes what the previous one moved up.
             let moved = self.contents(resolved, &top, &top, 0)?;
             if moved == 0 {
                 break;
@@ -73,18 +73,18 @@ impl Removal<'_> {
         Ok(())
     }
 
-    /// Empties a directory. How many directories were moved to the top, because they lie too deep.
+    /// Empties a directory. Returns how many directories were moved to the top because they are too deep.
     fn contents(&mut self, resolved: &ResolvedPath, top: &OwnedFd, dir: &OwnedFd, depth: usize) -> Result<u64> {
         let failed = |error: Errno| resolved.error(error);
         let mut moved = 0;
-        // Read whole before anything is removed: some file systems lose their place in a directory that changes.
+        // Read completely before anything is removed: some file systems skip entries of a directory that changes.
         for (name, kind) in listing(dir).map_err(failed)? {
             self.cancel.check()?;
             if kind != FileType::Directory {
                 match unlink(dir, &name, AtFlags::empty()) {
                     Ok(()) => self.removed += 1,
                     Err(Errno::NOENT) => {}
-                    // It has become a directory since.
+                    // It was replaced by a directory meanwhile.
                     Err(Errno::ISDIR) => moved += 1,
                     Err(error) => return Err(failed(error)),
                 }
@@ -106,7 +106,7 @@ impl Removal<'_> {
             match unlink(dir, &name, AtFlags::REMOVEDIR) {
                 Ok(()) => self.removed += 1,
                 Err(Errno::NOENT) => {}
-                // It was swapped for something else meanwhile, which goes as what it is.
+                // It was replaced by something else meanwhile, which is deleted.
                 Err(Errno::NOTDIR) => {
                     unlink(dir, &name, AtFlags::empty()).map(|()| self.removed += 1).map_err(failed)?
                 }

@@ -1,4 +1,4 @@
-//! Changing names: making directories, deleting, moving.
+//! Changing directories: making, deleting and moving entries.
 
 mod delete;
 mod rename;
@@ -22,7 +22,11 @@ impl Files {
         let mut resolved =
             resolver.allowed(&request.path, Lookup { follow: true, parents: request.parents }, Access::Change)?;
         if request.mode.is_some_and(|mode| mode > 0o7777) {
-            return Err(Error::at(ErrorCode::InvalidArgument, &resolved.asked, "a mode has at most the bits 07777"));
+            return Err(Error::at(
+                ErrorCode::InvalidArgument,
+                &resolved.asked,
+                "invalid mode: only the bits 07777 can be set",
+            ));
         }
         let shown = resolved.shown.clone();
         let Some(name) = resolved.name.clone() else {

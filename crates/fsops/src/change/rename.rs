@@ -35,7 +35,7 @@ impl Files {
         }
         to.make_parents()?;
         let output = |copied| MoveOutput { from: from.shown.clone(), to: to.shown.clone(), kind, copied };
-        // Renaming a file to another name of itself does nothing, says the standard; a caller expects one name less.
+        // By the standard, renaming a file to another hard link of itself does nothing; callers expect the old name to go.
         if let Ok(there) = to.stat() {
             if !request.overwrite {
                 return Err(to.error(Errno::EXIST));
@@ -78,7 +78,7 @@ impl Files {
         Ok(same_file(&one_dir, &other_dir) && one.name == other.name)
     }
 
-    /// Moves to another file system: a copy that takes its name at one stroke, then the old name goes.
+    /// Moves to another file system: makes a copy, which gets its name atomically, and then removes the old name.
     fn copy(&self, from: &ResolvedPath, to: ResolvedPath, kind: Kind, create_only: bool) -> Result<()> {
         let name = from.name()?;
         match kind {
@@ -87,10 +87,10 @@ impl Files {
                 let stat = rustix::fs::fstat(&source).map_err(|error| from.error(error))?;
                 let mut target = Target::new(to, create_only, Some(mode(&stat)), Some(size(&stat)))?;
                 io::copy(&mut source, &mut Sink(&mut target)).map_err(|error| from.error(error))?;
-                // What was written to the old name meanwhile would be lost.
+                // What was written to the old file meanwhile would be lost.
                 if Identity::from(&from.stat()?) != Identity::from(&stat) {
                     let message =
-                        "was changed by someone else while it was copied to another file system; nothing was moved";
+                        "was changed by someone else while it was copied to another file system, so nothing was moved";
                     return Err(Error::at(ErrorCode::Conflict, &from.asked, message));
                 }
                 target.commit(None)?;
@@ -104,7 +104,7 @@ impl Files {
             }
             _ => {
                 let message = format!(
-                    "only files and links can be moved to another file system, as '{}' is; copy it instead",
+                    "is a directory and '{}' is on another file system: only files and links can be moved there; copy it instead",
                     to.asked
                 );
                 return Err(Error::at(ErrorCode::Unsupported, &from.asked, message));

@@ -1,4 +1,4 @@
-//! Puts the findings of many threads in order, and knows when there are enough.
+//! Sorts the matches of many threads, and decides when there are enough.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use crate::budget::Gaps;
 /// The most bytes of text in one result.
 const MAX_BYTES: usize = 24 << 20;
 
-/// What the searching threads have found.
+/// The matches of all searching threads.
 #[derive(Debug)]
 pub(super) struct Collector {
     most: Option<u64>,
-    /// Findings by the number of their batch.
+    /// Matches by the number of their batch.
     batches: BTreeMap<u64, Vec<FileMatches>>,
     /// All batches below this number are done.
     done: u64,
@@ -27,18 +27,18 @@ impl Collector {
         Self { most, batches: BTreeMap::new(), done: 0, count: 0, bytes: 0 }
     }
 
-    /// Takes the findings of a batch.
+    /// Adds the matches of a batch.
     pub(super) fn add(&mut self, number: u64, found: Vec<FileMatches>) {
         self.bytes += found.iter().map(size).sum::<usize>();
         self.batches.insert(number, found);
-        // Only what comes before everything unknown counts: so the first matches in order are the result, whoever was faster.
+        // Only batches before the first missing one count: so the result is the first matches in order, whichever thread was faster.
         while let Some(batch) = self.batches.get(&self.done) {
             self.count += batch.iter().map(|file| file.lines.len() as u64).sum::<u64>();
             self.done += 1;
         }
     }
 
-    /// Whether more findings wouldn't change the result.
+    /// Whether further matches wouldn't change the result.
     pub(super) fn is_full(&self) -> bool {
         self.most.is_some_and(|most| self.count > most) || self.bytes > MAX_BYTES
     }

@@ -22,12 +22,12 @@ use crate::resolve::{Access, Lookup};
 use crate::visibility::Visibility;
 use crate::walk::{Order, Walk, join};
 use collect::Collector;
-use search::{Outcome, Search};
+use search::{Search, Searched};
 
 /// How many files go to a searching thread at a time.
 const BATCH: usize = 64;
 
-/// The most threads that search. More don't make it faster on the machines that sandboxes get.
+/// The most threads that search. More aren't faster on the machines that sandboxes run on.
 const MAX_THREADS: usize = 8;
 
 /// Files of one directory, in order.
@@ -55,7 +55,7 @@ impl Files {
     /// When the start can't be read, or the pattern is empty. What can't be read further down makes the result partial.
     pub fn grep(&self, request: &Grep, cancel: &Cancel) -> Result<GrepOutput> {
         if request.pattern.is_empty() {
-            let message = "the text to look for is empty; every line has that";
+            let message = "the text to search for is empty, and every line contains that";
             return Err(Error::new(ErrorCode::InvalidArgument, message));
         }
         let glob = request.glob.as_ref().map(|glob| Pattern::new(glob, Style::default())).transpose()?;
@@ -94,13 +94,13 @@ impl Files {
                     shared.searched.fetch_add(1, Ordering::Relaxed);
                     let outcome = search.file(&file, shared.most(), &|| shared.is_over());
                     let lines = match outcome.map_err(|error| resolved.error(error))? {
-                        Outcome::Lines(lines) => lines,
-                        Outcome::Binary => Vec::new(),
-                        Outcome::Stopped => {
+                        Searched::Lines(lines) => lines,
+                        Searched::Binary => Vec::new(),
+                        Searched::Stopped => {
                             gaps.limit(deadline.detail());
                             Vec::new()
                         }
-                        Outcome::LineTooLong => return Err(too_long(&resolved.asked)),
+                        Searched::LineTooLong => return Err(too_long(&resolved.asked)),
                     };
                     let found = (!lines.is_empty()).then(|| FileMatches { path: resolved.shown.clone(), lines });
                     lock(&shared.collector).add(0, found.into_iter().collect());
@@ -121,7 +121,7 @@ impl Shared<'_> {
     /// Searches a tree.
     fn tree(&self, mut walk: Walk<'_>, visibility: &Visibility<'_>, glob: Option<&Pattern>) -> Result<Gaps> {
         let threads = std::thread::available_parallelism().map_or(2, usize::from).min(MAX_THREADS);
-        // Few batches wait, for each holds a directory open.
+        // Few batches are queued, because each keeps a directory open.
         let (sender, receiver) = sync_channel(threads * 4);
         let receiver = Mutex::new(receiver);
         std::thread::scope(|scope| {
@@ -131,7 +131,12 @@ impl Shared<'_> {
             for worker in workers {
                 match worker.join() {
                     Ok(found) => gaps.merge(found),
-                    Err(_) => return Err(Error::new(ErrorCode::Internal, "a searching thread failed")),
+                    Err(_) => {
+                        return Err(Error::new(
+                            ErrorCode::Internal,
+                            "podbayd failed while searching; please report this as a defect",
+                        ));
+                    }
                 }
             }
             walked.map(|()| gaps)
@@ -145,7 +150,7 @@ impl Shared<'_> {
         !excluded && glob.is_none_or(|glob| glob.may_match_below(path))
     }
 
-    /// Gives the files of a tree to the searching threads.
+    /// Distributes the files of a tree to the searching threads.
     fn walk(
         &self,
         walk: &mut Walk<'_>,
@@ -178,7 +183,7 @@ impl Shared<'_> {
             }
         }
         if let Some(batch) = batch {
-            // The other side is only gone when it has failed, which its join tells.
+            // The other side is gone only if it has failed, which its join reports.
             let _ = sender.send(batch);
         }
         Ok(())
@@ -189,7 +194,7 @@ impl Shared<'_> {
         let mut search = Search::new(self.request);
         let mut gaps = Gaps::default();
         loop {
-            // The lock is held while waiting: whoever has it gets the next batch.
+            // The lock is held while waiting: its holder gets the next batch.
             let Ok(batch) = lock(receiver).recv() else { return gaps };
             let mut found = Vec::new();
             for (path, name_at) in &batch.files {
@@ -198,11 +203,11 @@ impl Shared<'_> {
                 }
                 self.searched.fetch_add(1, Ordering::Relaxed);
                 match self.file(&mut search, &batch.dir, &path[*name_at..]) {
-                    Ok(Outcome::Lines(lines)) if lines.is_empty() => {}
-                    Ok(Outcome::Lines(lines)) => found.push(FileMatches { path: join(self.start, path), lines }),
-                    Ok(Outcome::Binary | Outcome::Stopped) => {}
-                    Ok(Outcome::LineTooLong) => gaps.unreadable(&too_long(&join(self.start, path))),
-                    // It has gone, or become something else, since it was listed.
+                    Ok(Searched::Lines(lines)) if lines.is_empty() => {}
+                    Ok(Searched::Lines(lines)) => found.push(FileMatches { path: join(self.start, path), lines }),
+                    Ok(Searched::Binary | Searched::Stopped) => {}
+                    Ok(Searched::LineTooLong) => gaps.unreadable(&too_long(&join(self.start, path))),
+                    // It was removed or replaced since it was listed.
                     Err(Errno::NOENT | Errno::LOOP | Errno::NXIO | Errno::ISDIR | Errno::AGAIN) => {}
                     Err(error) => gaps.unreadable(&error_at(&join(self.start, path), error)),
                 }
@@ -214,13 +219,13 @@ impl Shared<'_> {
         }
     }
 
-    fn file(&self, search: &mut Search, dir: &OwnedFd, name: &[u8]) -> rustix::io::Result<Outcome> {
+    fn file(&self, search: &mut Search, dir: &OwnedFd, name: &[u8]) -> rustix::io::Result<Searched> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = rustix::fs::openat(dir, name, flags, Mode::empty())?;
         search.file(&file, self.most(), &|| self.is_over())
     }
 
-    /// The most lines that one file need give: one more than asked for shows that there are more.
+    /// How many lines of one file are needed: one more than asked for shows that there are more.
     fn most(&self) -> u64 {
         self.request.max_count.map_or(u64::MAX, |most| most.saturating_add(1))
     }
@@ -238,7 +243,7 @@ fn too_long(path: &RawPath) -> Error {
     )
 }
 
-/// What a lock guards is whole also after a panic elsewhere: it is only added to.
+/// A panic elsewhere leaves nothing half-done behind a lock: there is only ever something added.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 
 use memchr::memmem::Finder;
 use podbay_proto::files::{Grep, LineMatch};
+use podbay_proto::utf8::floor_char_boundary;
 use rustix::io::Errno;
 
 /// The longest line that can be searched: the buffer grows until a whole line fits.
@@ -12,16 +13,16 @@ pub(super) const MAX_LINE: usize = 64 << 20;
 /// How much is read at first: most files fit.
 const BUFFER: usize = 64 << 10;
 
-/// How a file's search ended.
+/// The result of searching one file.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum Searched {
     /// The matching lines.
     Lines(Vec<LineMatch>),
     /// It has a NUL byte.
     Binary,
     /// A line didn't fit.
     LineTooLong,
-    /// The time was over.
+    /// The time was up.
     Stopped,
 }
 
@@ -32,7 +33,7 @@ pub(super) struct Search<'a> {
     buffer: Vec<u8>,
 }
 
-/// What is known of a file so far.
+/// The state of a search in one file.
 #[derive(Default)]
 struct State {
     lines: Vec<LineMatch>,
@@ -55,15 +56,15 @@ impl<'a> Search<'a> {
         file: &OwnedFd,
         most: u64,
         is_over: &dyn Fn() -> bool,
-    ) -> rustix::io::Result<Outcome> {
+    ) -> rustix::io::Result<Searched> {
         let mut state = State::default();
-        // What the buffer has of a line that isn't complete.
+        // The beginning of a line that isn't complete yet.
         let mut kept = 0;
         let mut single = true;
         loop {
             if kept == self.buffer.len() {
                 if kept >= MAX_LINE {
-                    return Ok(Outcome::LineTooLong);
+                    return Ok(Searched::LineTooLong);
                 }
                 self.buffer.resize(kept * 2, 0);
             }
@@ -82,14 +83,14 @@ impl<'a> Search<'a> {
             }
             let new = &self.buffer[kept..filled];
             if single && at_end {
-                // The whole file is here. Most have no match, and then it doesn't matter whether they are binary.
+                // The whole file is in the buffer. Most have no match, and then it doesn't matter whether they are binary.
                 if self.finder.find(new).is_none() {
-                    return Ok(Outcome::Lines(Vec::new()));
+                    return Ok(Searched::Lines(Vec::new()));
                 }
             }
             single = false;
             if memchr::memchr(0, new).is_some() {
-                return Ok(Outcome::Binary);
+                return Ok(Searched::Binary);
             }
             let end = match at_end {
                 true => filled,
@@ -104,10 +105,10 @@ impl<'a> Search<'a> {
             self.chunk(end, most, &mut state);
             if at_end {
                 self.buffer.truncate(BUFFER.max(MAX_KEPT.min(self.buffer.len())));
-                return Ok(Outcome::Lines(state.lines));
+                return Ok(Searched::Lines(state.lines));
             }
             if is_over() {
-                return Ok(Outcome::Stopped);
+                return Ok(Searched::Stopped);
             }
             self.buffer.copy_within(end..filled, 0);
             kept = filled - end;
@@ -139,17 +140,10 @@ impl<'a> Search<'a> {
     }
 }
 
-/// A buffer that grew for one file isn't kept at more than this.
+/// A buffer that grew for one file is shrunk to this.
 const MAX_KEPT: usize = 1 << 20;
 
-/// The end of a line's part of at most `most` bytes that doesn't cut a character.
+/// How much of a line is at most `most` bytes and doesn't end inside a character.
 fn boundary(line: &[u8], most: usize) -> usize {
-    if line.len() <= most {
-        return line.len();
-    }
-    let mut end = most;
-    while end > 0 && most - end < 3 && line[end] & 0xc0 == 0x80 {
-        end -= 1;
-    }
-    end
+    if line.len() <= most { line.len() } else { floor_char_boundary(&line[..most]) }
 }

@@ -50,11 +50,11 @@ impl Pattern {
     ///
     /// # Errors
     /// `invalid_pattern` when a name in it is `..` or it is longer than [`MAX_LENGTH`], `pattern_too_broad` when its braces expand to more than
-    /// [`MAX_ALTERNATIVES`]. Everything else is a pattern, be it one that matches nothing.
+    /// [`MAX_ALTERNATIVES`]. Everything else is a pattern, even if it matches nothing.
     pub fn new(pattern: &RawPath, style: Style) -> Result<Self> {
         let bytes = pattern.as_bytes();
         if bytes.split(|&byte| byte == b'/' || byte == b'\\').any(|name| name == b"..") {
-            let message = "a glob pattern can't have '..' in it: it only finds what is below its start";
+            let message = "a glob pattern can't contain '..': it only matches paths below its start";
             return Err(Error::at(ErrorCode::InvalidPattern, pattern, message));
         }
         if bytes.len() > MAX_LENGTH {

@@ -1,6 +1,6 @@
-//! Which extensions stand for something that isn't text.
+//! File extensions of binary formats.
 
-/// Images, video, sound and documents, as the agent frameworks list them. Everything else is decided by its bytes.
+/// Images, video, audio and documents, as the agent frameworks list them. Everything else is decided by content.
 const EXTENSIONS: [&str; 26] = [
     "png", "jpeg", "jpg", "webp", "gif", "heic", "heif", // images
     "mp4", "mpeg", "mov", "avi", "flv", "mpg", "webm", "wmv", "3gpp", "mkv", // video
@@ -8,11 +8,11 @@ const EXTENSIONS: [&str; 26] = [
     "pdf", "ppt", "pptx", // documents
 ];
 
-/// Whether the path's extension stands for something that isn't text.
+/// Whether the path has the extension of a binary format.
 pub(super) fn is_binary(path: &[u8]) -> bool {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
     let Some(dot) = name.iter().rposition(|&byte| byte == b'.') else { return false };
-    // A name that only begins with a dot has no extension.
+    // The dot at the beginning of a name doesn't start an extension.
     let extension = &name[dot + 1..];
     dot > 0 && !extension.is_empty() && EXTENSIONS.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(extension))
 }

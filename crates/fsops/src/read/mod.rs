@@ -1,4 +1,4 @@
-//! Reading a page of a file, and fetching a file whole.
+//! Reading a page of a file, and downloading a file.
 
 mod media;
 mod page;
@@ -18,7 +18,7 @@ use crate::{Content, Files};
 /// How much of a file decides whether it is text.
 const SNIFFED: usize = 8192;
 
-/// As much of a file as is kept in memory; more is left to be read by the caller.
+/// How much of a file is read into memory; more is left to the caller.
 const IN_MEMORY: u64 = 1 << 20;
 
 impl Files {
@@ -40,7 +40,7 @@ impl Files {
         self.open_file(&request.path, &request.scope)
     }
 
-    /// Opens a file to be sent, from its first wanted byte to its last.
+    /// Opens a file for download, at the first requested byte and limited to the last.
     ///
     /// # Errors
     /// When the path can't be opened or isn't a regular file.
@@ -59,7 +59,7 @@ impl Files {
     fn open_file(&self, path: &podbay_proto::RawPath, scope: &podbay_proto::files::Scope) -> Result<OpenFile> {
         let resolver = self.resolver(scope)?;
         let resolved = resolver.allowed(path, Lookup { follow: true, parents: false }, Access::Read)?;
-        // Looked at before it is opened: opening a device can have effects, and a pipe would wait for a writer.
+        // Checked before it is opened: opening a device can have effects, and opening a pipe waits for a writer.
         expect_file(&resolved, &resolved.stat()?)?;
         let file = resolved.open(OFlags::RDONLY | OFlags::NONBLOCK)?;
         let stat = rustix::fs::fstat(&file).map_err(|error| resolved.error(error))?;
@@ -108,10 +108,10 @@ impl OpenFile {
             let content = part(file, start, length).map_err(|error| resolved.error(error))?;
             return Ok((output, content));
         }
-        // One more than there is, so that the end is seen without another buffer.
+        // One more than there is, so that the end is noticed without growing the buffer.
         let mut head = Vec::with_capacity(output.size.min(SNIFFED as u64) as usize + 1);
         (&mut file).take(SNIFFED as u64).read_to_end(&mut head).map_err(|error| resolved.error(error))?;
-        // Files of the kernel have no size and yet a content, so what counts is what can be read.
+        // Files of the kernel have content but no size, so what counts is what can be read.
         if head.is_empty() {
             output.empty = true;
             output.encoding = Encoding::Utf8;
@@ -142,7 +142,7 @@ impl OpenFile {
             let message = format!("offset {offset} is past the end of the file, which has {lines} lines");
             return Err(Error::at(ErrorCode::OffsetPastEnd, &resolved.asked, message).with_count(lines));
         }
-        // A first line that doesn't fit counts as read, so that the next page doesn't begin with it again.
+        // A first line that doesn't fit counts as read, so that the next page doesn't start with it again.
         let end_line = offset + page.complete_lines.max(1);
         let next_offset = page.total_lines.is_none_or(|total| end_line < total).then_some(end_line);
         let total_lines = page.total_lines;
@@ -153,7 +153,7 @@ impl OpenFile {
     }
 }
 
-/// The error when it isn't a regular file.
+/// An error unless it is a regular file.
 pub(crate) fn expect_file(resolved: &ResolvedPath, stat: &Stat) -> Result<()> {
     match kind_of(stat) {
         Kind::File => Ok(()),
@@ -163,7 +163,7 @@ pub(crate) fn expect_file(resolved: &ResolvedPath, stat: &Stat) -> Result<()> {
     }
 }
 
-/// A file that isn't text, whole.
+/// Reads a binary file as a whole.
 fn whole(resolved: &ResolvedPath, mut file: File, mut output: ReadOutput, most: u64) -> Result<(ReadOutput, Content)> {
     let size = file.metadata().map_err(|error| resolved.error(error))?.len();
     if size > most {

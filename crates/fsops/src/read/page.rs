@@ -1,14 +1,14 @@
-//! A page of lines out of a stream of bytes.
+//! A page of lines from a stream of bytes.
 
 use std::io::{self, Read};
 
 use podbay_proto::files::Truncation;
 use podbay_proto::utf8::floor_char_boundary;
 
-/// The largest page, whatever was asked for: it is held in memory.
+/// The largest page, whatever was requested: it is held in memory.
 pub(super) const MOST: u64 = 64 << 20;
 
-/// What a page is to have.
+/// What a page should contain.
 pub(super) struct Wanted {
     /// Lines to skip.
     pub(super) offset: u64,
@@ -16,13 +16,13 @@ pub(super) struct Wanted {
     pub(super) limit: u64,
     /// The most bytes.
     pub(super) bytes: u64,
-    /// Whether to count the lines behind the page.
+    /// Whether to count the lines after the page.
     pub(super) count: bool,
 }
 
 /// A page of lines.
 pub(super) struct Page {
-    /// The lines, joined by `\n`. Not yet known to be UTF-8, except that a cut is never inside of a character.
+    /// The lines, joined by `\n`. Not checked to be UTF-8, but never cut inside a character.
     pub(super) text: Vec<u8>,
     pub(super) complete_lines: u64,
     pub(super) truncated: Option<Truncation>,
@@ -32,7 +32,7 @@ pub(super) struct Page {
     pub(super) total_lines: Option<u64>,
 }
 
-/// Whether the beginning of a file is text: UTF-8, perhaps cut inside of its last character.
+/// Whether the beginning of a file is text: UTF-8, possibly cut inside its last character.
 pub(super) fn is_text(head: &[u8]) -> bool {
     std::str::from_utf8(head).map_or_else(|error| error.error_len().is_none(), |_| true)
 }
@@ -63,16 +63,16 @@ struct Lines<'a> {
     text: Vec<u8>,
     /// Complete lines so far.
     line: u64,
-    /// Whether the present line has bytes.
+    /// Whether the current line has begun.
     begun: bool,
-    /// The last byte was a `\r`, so that a `\n` now belongs to it.
+    /// The last byte was a `\r`, so a `\n` now belongs to it.
     after_cr: bool,
-    /// The page overflowed in this line; its text begins here.
+    /// The line in which the page overflowed, and where its text begins.
     cut_at: Option<(u64, usize)>,
 }
 
 impl Lines<'_> {
-    /// Nothing more goes into the page.
+    /// Whether the page is full.
     fn is_full(&self) -> bool {
         self.cut_at.is_some() || self.line >= self.wanted.offset.saturating_add(self.wanted.limit)
     }
@@ -88,7 +88,7 @@ impl Lines<'_> {
             self.add(content);
             let Some(end) = end else { return };
             self.after_cr = chunk[end] == b'\r';
-            // An empty line has to leave its break in the page as well.
+            // An empty line has its line break in the page as well.
             self.begin();
             self.line += 1;
             self.begun = false;
@@ -100,7 +100,7 @@ impl Lines<'_> {
         self.line >= self.wanted.offset && !self.is_full()
     }
 
-    /// The present line has begun: from the second one on, a break comes first.
+    /// Begins the current line: from the second one on with a line break.
     fn begin(&mut self) {
         if !self.begun && self.in_page() {
             let break_before = self.line > self.wanted.offset;
@@ -135,7 +135,7 @@ impl Lines<'_> {
         }
     }
 
-    /// Where the text of the present line begins, its break included, when it came in several chunks.
+    /// Where the text of the current line begins, including its line break, if it came in several chunks.
     fn line_start(&self, end: usize) -> usize {
         match self.line > self.wanted.offset {
             true => memchr::memrchr(b'\n', &self.text[..end]).unwrap_or(0),
@@ -144,7 +144,7 @@ impl Lines<'_> {
     }
 
     fn finish(mut self, at_end: bool) -> Page {
-        // A last line without an end is a line; a break at the very end begins none.
+        // A last line without a line break counts; a line break at the very end begins no new line.
         let total = self.line + u64::from(self.begun);
         let truncated = self.cut_at.map(|(_, begins)| {
             self.text.truncate(floor_char_boundary(&self.text));
