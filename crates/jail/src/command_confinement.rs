@@ -10,6 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
+use podbay_proto::layout::{ARTEFACT_DIR, EXEC_DIR};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
     recvmsg, sendmsg,
@@ -23,7 +24,7 @@ use crate::jail::{Jail, Network};
 use crate::landlock::Openable;
 use crate::seccomp::{LandlockProfile, Profile};
 use crate::seccomp_notify::SeccompListener;
-use crate::{host_dirs, host_mounts, landlock, seccomp, seccomp_notify};
+use crate::{host_mounts, landlock, seccomp, seccomp_notify};
 
 /// What commands of a jail without namespaces may use. Plain data, which can be passed to another process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -45,7 +46,7 @@ impl CommandConfinement {
         let mut given: Vec<(PathBuf, bool)> =
             [&jail.workspace, &jail.temporary].into_iter().flatten().map(|path| (path.clone(), true)).collect();
         if let Some(state) = &jail.state {
-            given.extend([(state.join(host_dirs::ARTEFACTS), true), (state.join(host_dirs::COMMANDS), false)]);
+            given.extend([(state.join(ARTEFACT_DIR), true), (state.join(EXEC_DIR), false)]);
         }
         given.extend(jail.mounts.iter().map(|mount| (mount.host.clone(), mount.writable)));
         let own = rustix::process::geteuid().is_root().then(|| own_id(&jail.id)).transpose()?;

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use podbay_proto::layout::{ARTEFACT_DIR, EXEC_DIR};
 use rustix::fs::{CWD, Gid, Mode, OFlags, Uid, fchmod, fchown, mkdirat, openat};
 use rustix::path::Arg;
 
@@ -16,12 +17,6 @@ use crate::jail::Jail;
 
 /// The directory that contains them.
 const AREA: &str = "area";
-
-/// In podbayd's state: commands and their logs, which commands may read.
-pub(crate) const COMMANDS: &str = "exec";
-
-/// In podbayd's state: what agent frameworks write, which commands may write too.
-pub(crate) const ARTEFACTS: &str = "artefacts";
 
 /// Creates these directories in `dir`, owned by the jail's user, and adds them to the jail. The caller removes them with `dir`.
 ///
@@ -50,7 +45,7 @@ pub fn make_host_dirs(dir: &Path, jail: &mut Jail) -> Result<(), JailError> {
         }
         Ok(area.join(name))
     };
-    jail.state = Some(own(place.as_fd(), "state", &[COMMANDS, ARTEFACTS])?);
+    jail.state = Some(own(place.as_fd(), "state", &[EXEC_DIR, ARTEFACT_DIR])?);
     jail.temporary = Some(own(place.as_fd(), "tmp", &[])?);
     if jail.workspace.is_none() {
         jail.workspace = Some(own(place.as_fd(), "workspace", &[])?);

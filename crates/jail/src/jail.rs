@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
+pub use podbay_proto::layout::{ARTEFACT_PATHS as ARTEFACTS, STATE_DIR as STATE, WORKSPACE};
 use serde::{Deserialize, Serialize};
 
 use crate::error::JailError;
@@ -14,12 +15,6 @@ pub const INSIDE_UID: u32 = 1000;
 pub const INSIDE_GID: u32 = 1000;
 /// The name of the user inside.
 pub const INSIDE_USER: &str = "agent";
-/// The workspace inside, which is also the home of [`INSIDE_USER`].
-pub const WORKSPACE: &str = "/workspace";
-/// podbayd's directory inside.
-pub const STATE: &str = "/run/podbay";
-/// Where agent frameworks write. These directories always exist and are always writable.
-pub const ARTEFACTS: [&str; 3] = ["/large_tool_results", "/conversation_history", "/blobs"];
 
 /// What a confined process can see and use.
 #[derive(Debug, Clone, Serialize, Deserialize)]

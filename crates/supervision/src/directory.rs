@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
+/// The socket of the sandbox's podbayd. The creator binds it.
+pub use podbay_proto::layout::SOCKET;
+
 /// The file that describes the sandbox to create: a [`Spec`](crate::Spec).
 pub const SPEC: &str = "spec.json";
 
 /// The file that describes the sandbox that was started: a [`Started`](crate::Started).
 pub const STARTED: &str = "started.json";
-
-/// The socket of the sandbox's podbayd. The creator binds it.
-pub const SOCKET: &str = "podbayd.sock";
 
 /// The supervisor's socket. A connection asks it to end the sandbox, and closes when nothing of the sandbox is left.
 pub const CONTROL: &str = "supervisor.sock";
