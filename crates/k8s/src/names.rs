@@ -20,7 +20,7 @@ pub const POOL: &str = "podbay.dev/pool";
 pub const STATE: &str = "podbay.dev/state";
 /// Being made.
 pub const WARMING: &str = "warming";
-/// Waiting to become a sandbox.
+/// StartupWatch to become a sandbox.
 pub const WARM: &str = "warm";
 /// A sandbox's.
 pub const CLAIMED: &str = "claimed";
@@ -38,6 +38,8 @@ pub const TENANT: &str = "podbay.dev/tenant";
 pub const MADE_BY: &str = "podbay.dev/made-by";
 /// Annotation: which attempt to make a sandbox's Lease was the one that did.
 pub const CREATOR: &str = "podbay.dev/creator";
+/// Annotation: when a sandbox's own namespace was last taken over for another one of the same name.
+pub const REUSED: &str = "podbay.dev/reused";
 /// Annotation: seconds that a sandbox may live.
 pub const TTL: &str = "podbay.dev/ttl-seconds";
 /// Annotation: seconds that it may be idle.
@@ -117,26 +119,26 @@ pub(crate) fn is_dns_label(name: &str) -> bool {
 
 /// Labels and annotations for an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Marks {
+pub(crate) struct Metadata {
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) annotations: BTreeMap<String, String>,
 }
 
-impl Marks {
-    /// The marks of a sandbox, with a user's labels below a prefix.
+impl Metadata {
+    /// The metadata of a sandbox, with a user's labels below a prefix.
     pub(crate) fn new(name: &str, prefix: &str, labels: &BTreeMap<String, String>) -> Result<Self> {
-        let mut marks = Self::default();
-        marks.labels.insert(MANAGED_BY.into(), PODBAY.into());
-        marks.labels.insert(SANDBOX.into(), name.into());
+        let mut metadata = Self::default();
+        metadata.labels.insert(MANAGED_BY.into(), PODBAY.into());
+        metadata.labels.insert(SANDBOX.into(), name.into());
         for (key, value) in labels {
             let key = prefixed(prefix, key)?;
             let legal = label_value(value);
             if legal != *value {
-                marks.annotations.insert(key.clone(), value.clone());
+                metadata.annotations.insert(key.clone(), value.clone());
             }
-            marks.labels.insert(key, legal);
+            metadata.labels.insert(key, legal);
         }
-        Ok(marks)
+        Ok(metadata)
     }
 }
 
@@ -220,11 +222,11 @@ mod tests {
     #[test]
     fn what_a_label_cannot_hold_is_hashed_and_kept_beside() {
         let labels = BTreeMap::from([("user".into(), "anna@example.org".into()), ("team".into(), "blue".into())]);
-        let marks = Marks::new("pb-1", "x.dev/", &labels).unwrap();
-        assert_eq!(marks.labels["x.dev/team"], "blue");
-        assert_eq!(marks.labels["x.dev/user"], hash(b"anna@example.org"));
-        assert_eq!(marks.annotations, BTreeMap::from([("x.dev/user".into(), "anna@example.org".into())]));
+        let metadata = Metadata::new("pb-1", "x.dev/", &labels).unwrap();
+        assert_eq!(metadata.labels["x.dev/team"], "blue");
+        assert_eq!(metadata.labels["x.dev/user"], hash(b"anna@example.org"));
+        assert_eq!(metadata.annotations, BTreeMap::from([("x.dev/user".into(), "anna@example.org".into())]));
         let bad = BTreeMap::from([("a/b".into(), String::new())]);
-        assert!(Marks::new("pb-1", "x.dev/", &bad).is_err());
+        assert!(Metadata::new("pb-1", "x.dev/", &bad).is_err());
     }
 }

@@ -1,7 +1,7 @@
-//! What a cluster's administrator sets up for sandboxes, as manifests.
+//! The manifests that a cluster's administrator applies for sandboxes.
 //!
-//! Raw mode needs nothing on the cluster. What is here is good practice: a namespace for sandboxes alone, an account that may
-//! do just what Podbay does, and, if wanted, a job that removes what is over, as an account of its own.
+//! Raw mode needs nothing on the cluster. These are good practice: a namespace for sandboxes alone, an account that may do
+//! just what Podbay does, and optionally a reaper with an account of its own.
 
 mod admission;
 mod reaper;
@@ -10,9 +10,12 @@ use std::fmt::Write as _;
 
 use crate::error::Result;
 use crate::names;
-use crate::rights::{Features, Right};
+use crate::rights::{ModeNeeds, Right};
 
-/// The manifests of raw mode.
+/// The namespace of the sandboxes by default.
+pub const DEFAULT_NAMESPACE: &str = "podbay-sandboxes";
+
+/// The manifests of a mode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Install {
     /// The namespace of the sandboxes, for nothing else.
@@ -21,8 +24,8 @@ pub struct Install {
     pub account: String,
     /// The account's namespace; the sandboxes' own when there is none.
     pub account_namespace: Option<String>,
-    /// What the account's rights are for.
-    pub features: Features,
+    /// What the mode needs.
+    pub needs: ModeNeeds,
     /// How strict the cluster is with the pods of the namespace.
     pub pod_security: PodSecurity,
     /// An image with `podbay` in it, for a job that removes what is over. No job without it.
@@ -53,13 +56,14 @@ impl PodSecurity {
     }
 }
 
-impl Default for Install {
-    fn default() -> Self {
+impl Install {
+    /// The manifests for what a mode needs, with the usual names.
+    pub fn new(needs: ModeNeeds) -> Self {
         Self {
-            namespace: "podbay-sandboxes".into(),
+            namespace: DEFAULT_NAMESPACE.into(),
             account: "podbay".into(),
             account_namespace: None,
-            features: Features { network_rules: true, ..Features::default() },
+            needs,
             pod_security: PodSecurity::Restricted,
             reaper_image: None,
             reaper_namespace: None,
@@ -102,7 +106,7 @@ impl Install {
             role: self.role_name(""),
             account: &self.account,
             home,
-            rights: self.features.rights(),
+            rights: self.needs.rights.clone(),
             why: "Just what Podbay does.",
         }));
         let mut accounts = vec![(home.to_owned(), self.account.clone())];
@@ -111,7 +115,7 @@ impl Install {
             parts.extend(self.reaper(image, &reaper)?);
             accounts.push((reaper, reaper::ACCOUNT.to_owned()));
         }
-        if self.features.namespace_per_sandbox {
+        if self.needs.cluster_wide {
             parts.push(self.admission(&accounts));
         }
         Ok(parts.join("---\n"))
@@ -121,7 +125,7 @@ impl Install {
     /// could be in.
     fn granted(&self, grant: &Grant<'_>) -> [String; 2] {
         let Grant { role, account, home, rights, why } = grant;
-        let (kind, namespace) = match self.features.namespace_per_sandbox {
+        let (kind, namespace) = match self.needs.cluster_wide {
             true => ("ClusterRole", String::new()),
             false => ("Role", format!("  namespace: {}\n", self.namespace)),
         };
@@ -171,7 +175,7 @@ subjects:
 
     /// What belongs to the whole cluster mustn't be taken for that of another namespace's sandboxes.
     fn role_name(&self, suffix: &str) -> String {
-        match self.features.namespace_per_sandbox {
+        match self.needs.cluster_wide {
             true => format!("podbay-sandboxes-{}{suffix}", self.namespace),
             false => format!("podbay-sandboxes{suffix}"),
         }
@@ -214,11 +218,20 @@ metadata:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::raw::Features;
+
+    fn install(features: Features) -> Install {
+        Install::new(features.needs())
+    }
+
+    fn usual() -> Install {
+        install(Features { network_rules: true, ..Features::default() })
+    }
 
     #[test]
     fn names_are_checked_before_they_are_written() {
         let bad = |change: fn(&mut Install), word: &str| {
-            let mut install = Install::default();
+            let mut install = usual();
             change(&mut install);
             let message = install.manifests().unwrap_err().to_string();
             assert!(message.contains(word), "{message}");
@@ -238,10 +251,10 @@ mod tests {
 
     #[test]
     fn a_role_is_the_clusters_only_where_it_has_to_be() {
-        let plain = Install::default().manifests().unwrap();
+        let plain = usual().manifests().unwrap();
         assert!(!plain.contains("ClusterRole") && !plain.contains("CronJob") && plain.contains("networkpolicies"));
         let features = Features { namespace_per_sandbox: true, ..Features::default() };
-        let wide = Install { features, ..Install::default() }.manifests().unwrap();
+        let wide = install(features).manifests().unwrap();
         assert!(wide.contains("kind: ClusterRoleBinding") && !wide.contains("networkpolicies"));
         // Two of them in one cluster each have their own.
         let names: Vec<_> =
@@ -252,7 +265,7 @@ mod tests {
     /// The job ran as the account that may make pods and run commands in them, among the sandboxes.
     #[test]
     fn the_reaper_is_an_account_of_its_own_outside_the_sandboxes_namespace() {
-        let install = Install { reaper_image: Some("podbay:1".into()), ..Install::default() };
+        let install = Install { reaper_image: Some("podbay:1".into()), ..usual() };
         let parts: Vec<serde_json::Value> = install
             .manifests()
             .unwrap()
@@ -281,7 +294,7 @@ mod tests {
     #[test]
     fn rights_in_the_whole_cluster_come_with_a_policy_that_bounds_them() {
         let features = Features { namespace_per_sandbox: true, ..Features::default() };
-        let wide = Install { features, reaper_image: Some("podbay:1".into()), ..Install::default() };
+        let wide = Install { reaper_image: Some("podbay:1".into()), ..install(features) };
         let text = wide.manifests().unwrap();
         assert!(text.contains("kind: ValidatingAdmissionPolicy\n"), "{text}");
         assert!(text.contains("kind: ValidatingAdmissionPolicyBinding\n"), "{text}");
@@ -289,6 +302,16 @@ mod tests {
             assert!(text.contains(&format!("'system:serviceaccount:{account}'")), "{text}");
         }
         assert!(!text.contains("secrets"), "{text}");
-        assert!(!Install::default().manifests().unwrap().contains("ValidatingAdmissionPolicy"));
+        assert!(!usual().manifests().unwrap().contains("ValidatingAdmissionPolicy"));
+    }
+
+    /// A reaper that may not list network policies failed on every run.
+    #[test]
+    fn a_reaper_is_told_what_it_must_not_look_for() {
+        let job = |features: Features| {
+            Install { reaper_image: Some("podbay:1".into()), ..install(features) }.manifests().unwrap()
+        };
+        assert!(job(Features::default()).contains("\"--set\", \"raw.block_network=false\""));
+        assert!(!job(Features { network_rules: true, ..Features::default() }).contains("raw.block_network"));
     }
 }

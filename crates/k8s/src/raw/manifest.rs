@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::config::Config;
 use super::overrides;
 use crate::error::{Error, Result};
-use crate::names::{Marks, NETWORK};
+use crate::names::{Metadata, NETWORK};
 
 /// The sandbox's container in its pod.
 pub const CONTAINER: &str = "sandbox";
@@ -34,8 +34,8 @@ pub(crate) const VOLUMES: [(&str, &str); 4] = [
 pub(crate) const OWN_VOLUMES: [&str; 6] =
     ["podbay-workspace", "podbay-tmp", "podbay-run", "podbay-results", "podbay-history", "podbay-blobs"];
 
-/// Annotations that keep service meshes from putting a sidecar into the pod. A sandbox without a network has no use for
-/// one, which wouldn't get ready either. `extra_annotations` overrides them.
+/// Annotations that keep service meshes from injecting a sidecar. A sandbox without a network has no use for one, and it
+/// wouldn't get ready either. `extra_annotations` overrides them.
 const NO_SIDECARS: [(&str, &str); 4] = [
     ("sidecar.istio.io/inject", "false"),
     ("linkerd.io/inject", "disabled"),
@@ -43,7 +43,10 @@ const NO_SIDECARS: [(&str, &str); 4] = [
     ("consul.hashicorp.com/connect-inject", "false"),
 ];
 
-/// What Kubernetes taints a node with that it has lost touch with. It tolerates these for 300 s where a pod says nothing.
+/// The same as labels: Kuma reads nothing else, and Istio prefers it.
+const NO_SIDECARS_LABELS: [&str; 2] = ["sidecar.istio.io/inject", "kuma.io/sidecar-injection"];
+
+/// The taints of a node that the cluster has lost contact with. Pods tolerate these for 300 s unless they say otherwise.
 const LOST: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
 /// Describes a pod.
@@ -53,20 +56,25 @@ const LOST: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unr
 pub(crate) fn pod(
     config: &Config,
     name: &str,
-    marks: &Marks,
+    metadata: &Metadata,
     owner: OwnerReference,
     network: Option<&str>,
     ttl: Option<u64>,
 ) -> Result<Pod> {
-    let mut labels = marks.labels.clone();
+    let mut labels = metadata.labels.clone();
     if let Some(network) = network {
         labels.insert(NETWORK.into(), network.into());
     }
-    let mut annotations = marks.annotations.clone();
+    let mut annotations = metadata.annotations.clone();
     annotations.extend(NO_SIDECARS.map(|(key, value)| (key.to_owned(), value.to_owned())));
     annotations.extend(config.extra_annotations.clone());
+    let mut all_labels = labels.clone();
+    for key in NO_SIDECARS_LABELS {
+        // With the annotation's value, so that overriding the annotation is enough.
+        all_labels.extend(annotations.get(key).map(|value| (key.to_owned(), value.clone())));
+    }
     let mut value = json!({
-        "metadata": {"name": name, "labels": labels, "annotations": annotations},
+        "metadata": {"name": name, "labels": all_labels, "annotations": annotations},
         "spec": spec(config, ttl)?,
     });
     overrides::merge(&mut value, &config.pod_template_overrides);
@@ -250,7 +258,7 @@ mod tests {
     use super::*;
 
     fn described(config: &Config) -> Value {
-        let pod = pod(config, "pb-1-00", &Marks::default(), Default::default(), None, None).unwrap();
+        let pod = pod(config, "pb-1-00", &Metadata::default(), Default::default(), None, None).unwrap();
         serde_json::to_value(pod).unwrap()
     }
 
@@ -264,9 +272,13 @@ mod tests {
         assert_eq!(small["spec"]["containers"][0]["resources"]["requests"]["ephemeral-storage"], "100M");
         assert_eq!(pod["metadata"]["annotations"]["sidecar.istio.io/inject"], "false");
         assert_eq!(pod["metadata"]["annotations"]["linkerd.io/inject"], "disabled");
-        let extra_annotations = [("linkerd.io/inject".to_owned(), "enabled".to_owned())].into();
+        // Kuma reads only labels, which weren't set.
+        assert_eq!(pod["metadata"]["labels"]["sidecar.istio.io/inject"], "false");
+        assert_eq!(pod["metadata"]["labels"]["kuma.io/sidecar-injection"], "disabled");
+        let extra_annotations = [("kuma.io/sidecar-injection".to_owned(), "enabled".to_owned())].into();
         let pod = described(&Config { extra_annotations, ..Config::default() });
-        assert_eq!(pod["metadata"]["annotations"]["linkerd.io/inject"], "enabled");
+        assert_eq!(pod["metadata"]["annotations"]["kuma.io/sidecar-injection"], "enabled");
+        assert_eq!(pod["metadata"]["labels"]["kuma.io/sidecar-injection"], "enabled");
     }
 
     #[test]

@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use super::config::Config;
 use super::egress;
+use crate::api::retry::with_retry;
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
 use crate::names::{self, MANAGED_BY, NETWORK, PODBAY};
-use crate::retry::patiently;
 
 /// What the names of policies begin with; the rest is the hash of the rules.
 const PREFIX: &str = "pb-net-";
@@ -30,11 +30,11 @@ pub(crate) async fn ensure(cluster: &Cluster, config: &Config) -> Result<Option<
     let name = policy.metadata.name.clone().unwrap_or_default();
     let policies: Api<NetworkPolicy> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
     loop {
-        let found = patiently(|| policies.get_opt(&name)).await.map_err(Error::api("get the network policy"))?;
+        let found = with_retry(|| policies.get_opt(&name)).await.map_err(Error::api("get the network policy"))?;
         if let Some(found) = found {
             return agrees(&found, &policy, &name).map(|()| Some(hash));
         }
-        match patiently(|| async { policies.create(&PostParams::default(), &policy).await }).await {
+        match with_retry(|| async { policies.create(&PostParams::default(), &policy).await }).await {
             Ok(made) => return agrees(&made, &policy, &name).map(|()| Some(hash)),
             // Somebody made it meanwhile: look at what it says.
             Err(error) if Error::code(&error) == Some(409) => {}
@@ -55,7 +55,7 @@ pub(crate) fn label(config: &Config) -> Result<Option<String>> {
 pub(crate) async fn clean(cluster: &Cluster, pods: &Api<Pod>) -> Result<usize> {
     let policies: Api<NetworkPolicy> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
     let ours = ListParams::default().labels(&names::ours());
-    let list = patiently(|| policies.list(&ours)).await.map_err(Error::api("list the network policies"))?;
+    let list = with_retry(|| policies.list(&ours)).await.map_err(Error::api("list the network policies"))?;
     let mut removed = 0;
     for policy in list.items {
         let Some(name) = policy.metadata.name.clone() else { continue };
@@ -63,7 +63,7 @@ pub(crate) async fn clean(cluster: &Cluster, pods: &Api<Pod>) -> Result<usize> {
         let under = ListParams::default().labels(&format!("{NETWORK}={hash}")).limit(1);
         let used = || async {
             let list =
-                patiently(|| pods.list(&under)).await.map_err(Error::api("list the pods of a network policy"))?;
+                with_retry(|| pods.list(&under)).await.map_err(Error::api("list the pods of a network policy"))?;
             Ok::<_, Error>(!list.items.is_empty())
         };
         if used().await? {
@@ -71,7 +71,7 @@ pub(crate) async fn clean(cluster: &Cluster, pods: &Api<Pod>) -> Result<usize> {
         }
         let preconditions = Preconditions { uid: policy.metadata.uid.clone(), resource_version: None };
         let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
-        match patiently(|| policies.delete(&name, &parameters)).await {
+        match with_retry(|| policies.delete(&name, &parameters)).await {
             Ok(_) => removed += 1,
             Err(error) if matches!(Error::code(&error), Some(404 | 409)) => continue,
             Err(error) => return Err(Error::api("delete a network policy")(error)),
@@ -79,7 +79,7 @@ pub(crate) async fn clean(cluster: &Cluster, pods: &Api<Pod>) -> Result<usize> {
         if used().await? {
             let metadata = ObjectMeta { name: Some(name), labels: policy.metadata.labels, ..ObjectMeta::default() };
             let again = NetworkPolicy { metadata, spec: policy.spec };
-            match patiently(|| async { policies.create(&PostParams::default(), &again).await }).await {
+            match with_retry(|| async { policies.create(&PostParams::default(), &again).await }).await {
                 Err(error) if Error::code(&error) != Some(409) => {
                     return Err(Error::api("make a network policy that is needed again")(error));
                 }

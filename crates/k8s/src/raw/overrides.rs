@@ -66,7 +66,7 @@ pub(crate) fn check(pod: &Value, config: &Config, labels: &BTreeMap<String, Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names::Marks;
+    use crate::names::Metadata;
     use crate::raw::manifest;
     use k8s_openapi::api::core::v1::Pod;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -77,8 +77,8 @@ mod tests {
     }
 
     fn made(config: Config) -> Result<Pod> {
-        let marks = Marks::new("pb-1", "x/", &BTreeMap::new())?;
-        manifest::pod(&config, "pb-1-a", &marks, OwnerReference::default(), Some("n1"), Some(60))
+        let metadata = Metadata::new("pb-1", "x/", &BTreeMap::new())?;
+        manifest::pod(&config, "pb-1-a", &metadata, OwnerReference::default(), Some("n1"), Some(60))
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Every field that a pod can have is in one of the tables below, either as harmless or with a rule. A test compares the
 //! tables with the Kubernetes API that this build knows, so a field that a later version adds has to be judged before the
-//! build passes. See <https://kubernetes.io/docs/concepts/security/pod-security-standards/>.
+//! build is_transient. See <https://kubernetes.io/docs/concepts/security/pod-security-standards/>.
 
 use serde_json::Value;
 

@@ -122,13 +122,29 @@ pub struct Config {
     pub warm_pool_name: String,
 }
 
-/// Without the values of environment variables: people put keys there, and this is what ends up in logs.
+/// Without the values of environment variables: people put keys there, and this ends up in logs.
 impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut shown = self.clone();
         shown.env.values_mut().for_each(|value| *value = "…".into());
-        let fields = serde_json::to_value(&shown).map_err(|_| std::fmt::Error)?;
+        let mut fields = serde_json::to_value(&shown).map_err(|_| std::fmt::Error)?;
+        hide_env(&mut fields);
         write!(f, "Config {fields}")
+    }
+}
+
+/// Hides the values of every `env` list, wherever it is: in init containers and overrides too.
+fn hide_env(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            if let Some(Value::Array(variables)) = fields.get_mut("env") {
+                let values = variables.iter_mut().filter_map(|variable| variable.get_mut("value"));
+                values.for_each(|value| *value = "…".into());
+            }
+            fields.values_mut().for_each(hide_env);
+        }
+        Value::Array(items) => items.iter_mut().for_each(hide_env),
+        _ => {}
     }
 }
 
@@ -186,5 +202,25 @@ impl Default for Config {
             warm_pool_size: 0,
             warm_pool_name: "default".into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Only the values of `env` were hidden, and not those of init containers and overrides.
+    #[test]
+    fn no_value_of_an_environment_variable_is_shown() {
+        let variables = json!([{"name": "KEY", "value": "secret"}]);
+        let config = Config {
+            env: [("KEY".into(), "secret".into())].into(),
+            init_containers: serde_json::from_value(json!([{"name": "first", "env": variables}])).unwrap(),
+            pod_template_overrides: json!({"spec": {"containers": [{"name": "sandbox", "env": variables}]}}),
+            ..Config::default()
+        };
+        let shown = format!("{config:?}");
+        assert!(shown.contains("KEY") && !shown.contains("secret"), "{shown}");
     }
 }

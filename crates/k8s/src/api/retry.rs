@@ -13,16 +13,16 @@ const SILENCE: Duration = Duration::from_secs(8);
 /// The pause after the first refusal; each further one is twice as long, up to two seconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Pauses between tries, each longer than the one before.
-pub(crate) struct Pauses(Duration);
+/// Backoff between tries, each longer than the one before.
+pub(crate) struct Backoff(Duration);
 
-impl Default for Pauses {
+impl Default for Backoff {
     fn default() -> Self {
         Self(FIRST_PAUSE)
     }
 }
 
-impl Pauses {
+impl Backoff {
     /// The next one. Of many callers that were refused at once, not all come back at once.
     pub(crate) fn next(&mut self) -> Duration {
         let pause = self.0;
@@ -33,18 +33,18 @@ impl Pauses {
 
 /// Makes a request until it is answered for good. A request that changes something may have done so before it was refused:
 /// the caller has to understand its own traces.
-pub(crate) async fn patiently<T, F>(mut call: impl FnMut() -> F) -> Result<T, Error>
+pub(crate) async fn with_retry<T, F>(mut call: impl FnMut() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,
 {
     let begun = Instant::now();
-    let mut pauses = Pauses::default();
+    let mut backoff = Backoff::default();
     loop {
         let error = match call().await {
-            Err(error) if passes(&error) => error,
+            Err(error) if is_transient(&error) => error,
             other => return other,
         };
-        let pause = pauses.next().max(wish(&error));
+        let pause = backoff.next().max(wish(&error));
         let patience = if matches!(error, Error::Api(_)) { PATIENCE } else { SILENCE };
         if begun.elapsed() + pause > patience {
             return Err(error);
@@ -54,8 +54,8 @@ where
     }
 }
 
-/// Whether a refusal passes by itself.
-pub(crate) fn passes(error: &Error) -> bool {
+/// Whether a refusal is_transient by itself.
+pub(crate) fn is_transient(error: &Error) -> bool {
     match error {
         Error::Api(status) => matches!(status.code, 429 | 500 | 502 | 503 | 504),
         // A certificate doesn't get better.
@@ -95,14 +95,14 @@ mod tests {
     fn a_connection_that_is_refused_passes_and_a_certificate_does_not() {
         let broken =
             |text: &str| Error::Service(Box::new(std::io::Error::other(std::io::Error::other(text.to_owned()))));
-        assert!(passes(&broken("connection refused")));
-        assert!(!passes(&broken("invalid peer certificate: UnknownIssuer")));
+        assert!(is_transient(&broken("connection refused")));
+        assert!(!is_transient(&broken("invalid peer certificate: UnknownIssuer")));
     }
 
     #[tokio::test]
     async fn what_passes_is_asked_again_and_what_does_not_is_told_at_once() {
         let calls = Cell::new(0);
-        let twice = patiently(|| async {
+        let twice = with_retry(|| async {
             calls.set(calls.get() + 1);
             if calls.get() < 3 { Err(refusal(503)) } else { Ok(()) }
         });
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(calls.get(), 3);
         for (code, asked) in [(403, 1), (404, 1), (409, 1), (410, 1), (422, 1)] {
             calls.set(0);
-            let refused: Result<(), _> = patiently(|| async {
+            let refused: Result<(), _> = with_retry(|| async {
                 calls.set(calls.get() + 1);
                 Err(refusal(code))
             })

@@ -77,21 +77,21 @@ impl Clock {
 }
 
 impl<S> Layer<S> for Clock {
-    type Service = Observed<S>;
+    type Service = ClockService<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Observed { inner, clock: self.clone() }
+        ClockService { inner, clock: self.clone() }
     }
 }
 
 /// A way to the API server on which a clock learns from every answer, refusals included.
 #[derive(Debug, Clone)]
-pub(crate) struct Observed<S> {
+pub(crate) struct ClockService<S> {
     inner: S,
     clock: Clock,
 }
 
-impl<S, B, R> Service<Request<B>> for Observed<S>
+impl<S, B, R> Service<Request<B>> for ClockService<S>
 where
     S: Service<Request<B>, Response = Response<R>>,
     S::Future: Send + 'static,

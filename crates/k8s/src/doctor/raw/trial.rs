@@ -12,8 +12,8 @@ use kube::api::ListParams;
 use podbay_client::provider::{Provider, Wanted};
 use podbay_client::{Command, Sandbox};
 
-use super::report::{Finding, State};
-use super::{Doctor, cluster, labels};
+use super::{RawExamination, labels, pod_view};
+use crate::doctor::report::{Finding, State};
 use crate::error::{Error, Result};
 use crate::names::SANDBOX;
 use crate::raw::{Config, Raw};
@@ -79,12 +79,12 @@ enum Tried {
     NoTool,
 }
 
-impl Doctor {
+impl RawExamination {
     /// Starts the sandboxes, tries, and removes them.
-    pub(super) async fn trial(&self) -> Vec<Finding> {
+    pub(super) async fn try_sandboxes(&self) -> Vec<Finding> {
         let mut findings = self.tried().await;
-        if let Err(error) = self.clean_up().await {
-            let detail = format!("those of this trial couldn't be removed: {error}");
+        if let Err(error) = self.remove_trial().await {
+            let detail = format!("can't remove those of this trial: {error}");
             let fix = format!(
                 "they end by themselves after {} minutes; then: podbay reap --mode raw",
                 BACKSTOP.as_secs() / 60
@@ -138,7 +138,7 @@ impl Doctor {
             ingress: Vec::new(),
             ttl: None,
             idle_ttl: None,
-            // These three are tried as they are made anew, beside each other.
+            // The three are created side by side in this namespace, not taken from a pool.
             warm_pool_size: 0,
             namespace_per_sandbox: false,
             ..self.config.clone()
@@ -154,7 +154,7 @@ impl Doctor {
         let status = ours.items.into_iter().find_map(|pod| pod.status.filter(|status| status.pod_ip.is_some()));
         let status = status.ok_or_else(|| Error::Config(format!("the pod of {id} has no address")))?;
         let address = status.pod_ip.clone().unwrap_or_default();
-        let addresses = cluster::addresses(&status);
+        let addresses = pod_view::addresses(&status);
         let listen = format!("{}:{PORT}", bracketed(&address));
         let mut command = Command::argv(["sh", "-c", LISTEN, listen.as_str()]);
         command.env.insert("PODBAY_TOKEN".into(), format!("{:032x}", rand::random::<u128>()).into());

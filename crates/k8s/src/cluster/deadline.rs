@@ -49,7 +49,7 @@ where
     S::Future: Send + 'static,
     S::Error: Into<BoxError>,
 {
-    type Response = Response<Timed<B>>;
+    type Response = Response<TimedBody<B>>;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
@@ -64,7 +64,7 @@ where
         let response = self.inner.call(request);
         Box::pin(async move {
             let response = tokio::time::timeout(answer, response).await.map_err(|_| late("began no answer", answer))?;
-            Ok(response.map_err(Into::into)?.map(|body| Timed::new(body, quiet, watches)))
+            Ok(response.map_err(Into::into)?.map(|body| TimedBody::new(body, quiet, watches)))
         })
     }
 }
@@ -80,20 +80,20 @@ fn late(what: &str, after: Duration) -> BoxError {
 /// A body that may be silent only for so long. A watch ends then, as it does every few minutes anyway, and whoever watches
 /// begins again; another answer fails.
 #[derive(Debug)]
-pub(crate) struct Timed<B> {
+pub(crate) struct TimedBody<B> {
     body: B,
     quiet: Duration,
     watches: bool,
     silence: Pin<Box<Sleep>>,
 }
 
-impl<B> Timed<B> {
+impl<B> TimedBody<B> {
     fn new(body: B, quiet: Duration, watches: bool) -> Self {
         Self { body, quiet, watches, silence: Box::pin(tokio::time::sleep(quiet)) }
     }
 }
 
-impl<B: Body + Unpin> Body for Timed<B>
+impl<B: Body + Unpin> Body for TimedBody<B>
 where
     B::Error: Into<BoxError>,
 {
