@@ -27,18 +27,18 @@ use clock::Clock;
 use deadline::{Deadlines, TimedBody};
 use proxy::Proxy;
 
-/// After how much silence a connection is probed, how long each probe waits, and how many may fail: a peer that is gone without
-/// a word is noticed within a minute, where the kernel's own defaults take two hours.
+/// TCP keep-alive: the idle time before the first probe, the interval between probes, and how many may fail. A dead peer is
+/// noticed within a minute; the kernel's defaults take two hours.
 const KEEP_ALIVE: (Duration, Duration, u32) = (Duration::from_secs(20), Duration::from_secs(10), 3);
 
-/// For how long what was sent may stay unacknowledged.
+/// How long sent data may stay unacknowledged.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
 
-/// What answers requests to an API server.
+/// The stack that sends requests to an API server.
 pub(crate) type Service = BoxCloneService<Request<Body>, http::Response<TimedBody<Incoming>>, BoxError>;
 
-/// A cluster, reached as someone, and a namespace for sandboxes in it.
+/// A client of a cluster, and the namespace for sandboxes in it.
 #[derive(Clone)]
 pub struct Cluster {
     pub(crate) client: kube::Client,
@@ -58,7 +58,7 @@ impl Cluster {
         let proxy = proxy::choose(proxy_url.as_deref(), &config.cluster_url, |name| std::env::var(name).ok())?;
         let clock = Clock::new();
         let learner = clock.clone();
-        // An exec plugin may take its time, or ask somebody.
+        // An exec plugin may take its time, or prompt the user.
         let client = tokio::task::spawn_blocking(move || client(config, proxy, Deadlines::default(), &learner))
             .await
             .map_err(|error| unusable(&error))?
@@ -66,8 +66,8 @@ impl Cluster {
         Ok(Self { client, namespace, clock })
     }
 
-    /// A client that is there already. It should set TCP_NODELAY, which kube's own doesn't.
-    /// To be called within a runtime.
+    /// Uses an existing client. It should set TCP_NODELAY, which kube's own doesn't.
+    /// Has to be called within a runtime.
     pub fn with_client(client: kube::Client, namespace: impl Into<String>) -> Self {
         let (clock, default_namespace) = (Clock::new(), client.default_namespace().to_owned());
         let service = tower::service_fn(move |request| {
@@ -96,7 +96,7 @@ impl Cluster {
         Ok(self.clock.now())
     }
 
-    /// The same cluster as the same account, in another namespace.
+    /// The same client in another namespace.
     pub(crate) fn inside(&self, namespace: &str) -> Self {
         Self { namespace: namespace.into(), ..self.clone() }
     }

@@ -23,13 +23,13 @@ use crate::rights::ModeNeeds;
 const LEFTOVERS: &str = "sandboxes that are over";
 const LIFETIMES: &str = "sandboxes that would stay for ever";
 
-/// How closely to look.
+/// How thorough the examination is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Depth {
     /// Everything is tried.
     #[default]
     Full,
-    /// Only asks, and starts no pods: neither image nor network are tried.
+    /// Starts no pods, so neither the image nor the network is tried.
     Quick,
 }
 
@@ -132,7 +132,7 @@ impl Doctor {
                     Some(401) => {
                         "the cluster doesn't know this account: log in again, or take a new token (kubectl create token)"
                     }
-                    Some(403) => "this account may not even ask for the version: use another one",
+                    Some(403) => "this account may not even read the version: use another one",
                     _ => {
                         "check the kubeconfig, its context (--kubeconfig, --context) and the network: 'kubectl version' has to answer"
                     }
@@ -160,9 +160,9 @@ impl Doctor {
             }
             Ok(None) => finding(State::Failed, "doesn't exist".into())
                 .fix(format!("podbay install {} --namespace {name} | kubectl apply -f -", self.mode.needs().mode)),
-            // An account with few rights can't look at namespaces, and needn't.
+            // An account with few rights can't read namespaces, and doesn't need to.
             Err(error) if Error::code(&error) == Some(403) => {
-                finding(State::Skipped, "this account may not look at namespaces, which is fine".into())
+                finding(State::Skipped, "this account may not read namespaces, which is fine".into())
             }
             Err(error) => finding(State::Warning, Error::api("get the namespace")(error).to_string()),
         }
@@ -198,7 +198,7 @@ impl Doctor {
         }
     }
 
-    /// What is over and still there, and what would stay for ever.
+    /// Sandboxes that have ended and weren't removed, and those that would stay for ever.
     async fn sandboxes(&self) -> Vec<Finding> {
         let listed = async {
             let (mut all, mut query) = (Vec::new(), Query::default());

@@ -1,4 +1,4 @@
-//! Who is asking, and what that account may do.
+//! Which account this is, and what it may do.
 
 use futures_util::future::join_all;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
@@ -11,21 +11,21 @@ use crate::cluster::Cluster;
 use crate::error::Error;
 use crate::rights::{ModeNeeds, Right};
 
-/// The account's name is the finding's detail.
+/// The account; its name is the finding's detail.
 pub(super) async fn account(cluster: &Cluster) -> Finding {
     let finding = |state, detail: String| Finding::new("account", "this account", state, detail);
     let reviews: Api<SelfSubjectReview> = Api::all(cluster.client.clone());
     match reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await {
         Ok(review) => {
             let user = review.status.and_then(|status| status.user_info).and_then(|user| user.username);
-            finding(State::Ok, user.unwrap_or_else(|| "somebody without a name".into()))
+            finding(State::Ok, user.unwrap_or_else(|| "an account without a name".into()))
         }
-        // Clusters before 1.28 don't answer this.
+        // Clusters before 1.28 don't have this API.
         Err(error) => finding(State::Skipped, Error::api("tell who this is")(error).to_string()),
     }
 }
 
-/// Each right that is needed.
+/// Whether each right that the mode needs is granted.
 pub(super) async fn granted(cluster: &Cluster, needs: &ModeNeeds, who: &str) -> Vec<Finding> {
     join_all(needs.rights.iter().map(|right| granted_one(cluster, *right, needs, who))).await
 }
@@ -51,7 +51,7 @@ async fn granted_one(cluster: &Cluster, right: Right, needs: &ModeNeeds, who: &s
     finding(State::Failed, detail).fix(grant(needs, right, &missing, who, space))
 }
 
-/// The commands that grant what is missing.
+/// The commands that grant the missing verbs.
 fn grant(needs: &ModeNeeds, right: Right, verbs: &[&str], who: &str, space: Option<&str>) -> String {
     let resource = match (right.group, right.resource) {
         ("", resource) => resource.to_owned(),
@@ -75,7 +75,7 @@ fn grant(needs: &ModeNeeds, right: Right, verbs: &[&str], who: &str, space: Opti
     )
 }
 
-/// A word of a shell's command line.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let plain = |character: char| character.is_ascii_alphanumeric() || "@%+=:,./-_".contains(character);
     if !word.is_empty() && word.chars().all(plain) {
@@ -84,13 +84,13 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// An agent's account that can read secrets or make pods everywhere is one worth stealing.
+/// Rights that Podbay doesn't need: an agent's account that can read secrets or create pods everywhere is worth stealing.
 pub(super) async fn excess(cluster: &Cluster, mode: &str) -> Finding {
     let finding = |state, detail: String| Finding::new("excess", "rights that nobody needs", state, detail);
     let space = Some(cluster.namespace.as_str());
     let asked = [
         ("read the namespace's secrets", space, "", "secrets", "get"),
-        ("make pods in every namespace", None, "", "pods", "create"),
+        ("create pods in every namespace", None, "", "pods", "create"),
         ("change roles", space, "rbac.authorization.k8s.io", "rolebindings", "create"),
     ];
     let answers =

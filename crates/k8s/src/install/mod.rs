@@ -20,24 +20,24 @@ pub const DEFAULT_NAMESPACE: &str = "podbay-sandboxes";
 pub struct Install {
     /// The namespace of the sandboxes, for nothing else.
     pub namespace: String,
-    /// The account that uses them.
+    /// The account that uses the sandboxes.
     pub account: String,
-    /// The account's namespace; the sandboxes' own when there is none.
+    /// The account's namespace; by default the sandboxes' own.
     pub account_namespace: Option<String>,
     /// What the mode needs.
     pub needs: ModeNeeds,
-    /// How strict the cluster is with the pods of the namespace.
+    /// The Pod Security level that the cluster enforces in the namespace.
     pub pod_security: PodSecurity,
-    /// An image with `podbay` in it, for a job that removes what is over. No job without it.
+    /// An image with `podbay` in it, for the reaper. Without it there is no reaper.
     pub reaper_image: Option<String>,
-    /// The namespace of that job and its account, which is made too; named after the sandboxes' own when there is none.
+    /// The namespace of the reaper and its account, which is created too; by default named after the sandboxes' own.
     pub reaper_namespace: Option<String>,
 }
 
 /// A level of the Pod Security Standards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PodSecurity {
-    /// What Podbay's pods keep to by themselves.
+    /// The level that Podbay's pods meet by default.
     #[default]
     Restricted,
     /// For images that have to run as root.
@@ -71,9 +71,9 @@ impl Install {
     }
 }
 
-/// An account and what it may do.
+/// An account and its rights.
 struct Grant<'a> {
-    /// What the role is called, and its binding.
+    /// The name of the role and its binding.
     role: String,
     account: &'a str,
     /// The account's namespace.
@@ -86,7 +86,7 @@ impl Install {
     /// The manifests, as YAML.
     ///
     /// # Errors
-    /// When a name can't be one on a cluster.
+    /// When a name isn't valid on a cluster.
     pub fn manifests(&self) -> Result<String> {
         let home = self.account_namespace.as_deref().unwrap_or(&self.namespace);
         for (what, name) in [("namespace", self.namespace.as_str()), ("account", &self.account), ("namespace", home)] {
@@ -121,8 +121,7 @@ impl Install {
         Ok(parts.join("---\n"))
     }
 
-    /// A role with an account's rights, and its binding. With a namespace for each sandbox there is no namespace that the role
-    /// could be in.
+    /// A role with an account's rights, and its binding. With a namespace for each sandbox the role has to be the cluster's.
     fn granted(&self, grant: &Grant<'_>) -> [String; 2] {
         let Grant { role, account, home, rights, why } = grant;
         let (kind, namespace) = match self.needs.cluster_wide {
@@ -173,7 +172,7 @@ subjects:
         [text, binding]
     }
 
-    /// What belongs to the whole cluster mustn't be taken for that of another namespace's sandboxes.
+    /// A name of the whole cluster mustn't clash with that of another installation.
     fn role_name(&self, suffix: &str) -> String {
         match self.needs.cluster_wide {
             true => format!("podbay-sandboxes-{}{suffix}", self.namespace),

@@ -1,5 +1,5 @@
-//! The job that removes what is over. It has a namespace and an account of its own: whoever takes over a sandbox, or may run
-//! commands in all of them, finds neither its pod nor its token there, and it can't make sandboxes itself.
+//! The reaper, a CronJob. It has a namespace and an account of its own: whoever takes over a sandbox, or may run commands in
+//! all of them, finds neither its pod nor its token there, and it can't create sandboxes itself.
 
 use super::{Grant, Install, PodSecurity, account, namespace};
 use crate::error::{Error, Result};

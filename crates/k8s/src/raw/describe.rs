@@ -1,4 +1,4 @@
-//! Describes a sandbox: its Lease, its pod, and what the cluster recorded about the pod.
+//! Describes a sandbox: its Lease, its pod, and the pod's events.
 
 use std::time::Duration;
 
@@ -58,12 +58,12 @@ impl Raw {
             describe_pod(&mut description, namespace, pod).await;
         }
         if let Some(pod) = pod.filter(|_| description.listed.phase == Phase::Running) {
-            // Its own handle, which doesn't renew the Lease: to look at a sandbox isn't to use it.
+            // A handle of its own, which doesn't renew the Lease: looking at a sandbox isn't using it.
             let sandbox = self.open(namespace, lease, &pod);
             match tokio::time::timeout(ANSWER, sandbox.hello()).await {
                 Ok(Ok(welcome)) => {
                     description.running = Some(welcome.running);
-                    let open = "it doesn't say what is open to its commands";
+                    let open = "it doesn't say what its commands can reach";
                     match tokio::time::timeout(ANSWER, sandbox.protection()).await {
                         Ok(Ok(protection)) => description.protection = Some(protection),
                         Ok(Err(error)) => description.unknown.push(format!("{open}: {error}")),
@@ -94,8 +94,8 @@ impl Raw {
     }
 }
 
-/// The pod that a Lease names, if it is the Lease's own: whatever a Lease says, an id leads to nothing that Podbay didn't
-/// make for it.
+/// The pod that a Lease names, if it belongs to the Lease: an id reaches what Podbay created for it and nothing else, whatever
+/// a Lease says.
 async fn own_pod(namespace: &SandboxNamespace, lease: &Lease) -> Result<Option<Pod>> {
     let Some(holder) = Holder::of(lease) else { return Ok(None) };
     let pod = with_retry(|| namespace.pods.get_opt(&holder.pod)).await.map_err(Error::api("get the sandbox's pod"))?;
@@ -109,8 +109,8 @@ async fn own_pod(namespace: &SandboxNamespace, lease: &Lease) -> Result<Option<P
 async fn describe_pod(description: &mut Description, namespace: &SandboxNamespace, pod: &Pod) {
     let class = pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.as_deref());
     description.isolation = class.map_or_else(
-        || "a pod, by the node's default runtime".to_owned(),
-        |class| format!("a pod, by the runtime class {class}"),
+        || "a pod, with the node's default runtime".to_owned(),
+        |class| format!("a pod, with the runtime class {class}"),
     );
     description.facts.push(("namespace", namespace.cluster.namespace.clone()));
     description.facts.extend(facts(pod));
@@ -122,7 +122,7 @@ async fn describe_pod(description: &mut Description, namespace: &SandboxNamespac
     }
 }
 
-/// What the cluster recorded about a pod, oldest first.
+/// A pod's events, oldest first.
 async fn recorded(namespace: &SandboxNamespace, pod: &Pod) -> Result<Vec<Event>> {
     let api: Api<Recorded> = Api::namespaced(namespace.cluster.client.clone(), &namespace.cluster.namespace);
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
