@@ -422,12 +422,10 @@ async fn a_sandbox_that_answers_nonsense_does_not_protect_its_neighbours() -> Re
     let left = Left { cluster: &cluster, namespace: &namespace };
     let raw = provider(&namespace, config(rig::BUSYBOX))?;
     drop(raw.get_or_create(&wanted("pb-idle")).await?);
-    // Sandboxes without a shell: podbayd can't be started in them.
+    // Nothing can be written in these, so podbayd can't be started.
     for number in 0..20 {
         let mut spec = container(rig::BUSYBOX);
-        spec["containers"][0]["command"] = json!(["sleep", "3600"]);
-        spec["containers"][0]["volumeMounts"] = json!([{"name": "none", "mountPath": "/bin/sh", "subPath": "x"}]);
-        spec["volumes"] = json!([{"name": "none", "emptyDir": {}}]);
+        spec["containers"][0]["securityContext"] = json!({"readOnlyRootFilesystem": true});
         left.behind(&format!("pb-broken-{number:02}"), true, ago(7200), spec).await?;
     }
     let patch = json!({"spec": {"renewTime": ago(7200)}});
