@@ -3,6 +3,7 @@
 //! One Lease is the sandbox; the pod belongs to it and is deleted with it. Whoever creates the Lease has created the
 //! sandbox, and everybody else attaches to it.
 
+mod attach;
 mod cleanup;
 mod config;
 mod creation;
