@@ -3,8 +3,6 @@
 //!
 //! How one is created differs between the modes in every respect, so it isn't part of these traits.
 
-use std::time::Duration;
-
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 use kube::api::Preconditions;
@@ -63,9 +61,4 @@ pub(crate) fn same(object: &impl Resource) -> Preconditions {
 /// The object as it was read: not if anybody has written to it since.
 pub(crate) fn unchanged(object: &impl Resource) -> Preconditions {
     Preconditions { resource_version: object.meta().resource_version.clone(), ..same(object) }
-}
-
-/// For how long a sandbox hasn't been used, as far as that was recorded.
-pub(crate) fn idle_for(object: &impl SandboxObject, now: Timestamp) -> Option<Duration> {
-    object.last_used().map(|used| crate::lifetime::age(used, now))
 }
