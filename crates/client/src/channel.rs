@@ -15,6 +15,9 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 /// A byte stream that is being opened.
 pub type Opening<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn ByteStream>>> + Send + 'a>>;
 
+/// A credential that is being obtained.
+pub type Credential<'a> = Pin<Box<dyn Future<Output = io::Result<Option<String>>> + Send + 'a>>;
+
 /// A way to reach one podbayd. Everything above a channel is the same code.
 pub trait Channel: Debug + Send + Sync {
     /// Opens a byte stream, at whose other end is the sandbox's podbayd.
@@ -27,9 +30,9 @@ pub trait Channel: Debug + Send + Sync {
         Duration::from_secs(30)
     }
 
-    /// What a client on this channel has to show, where podbayd asks for it.
-    fn token(&self) -> Option<&str> {
-        None
+    /// The token that podbayd wants to see on this channel, if any. Tokens expire, so every new connection asks for one.
+    fn credential(&self) -> Credential<'_> {
+        Box::pin(async { Ok(None) })
     }
 }
 
@@ -97,7 +100,7 @@ impl Channel for TcpChannel {
         })
     }
 
-    fn token(&self) -> Option<&str> {
-        self.token.as_deref()
+    fn credential(&self) -> Credential<'_> {
+        Box::pin(async { Ok(self.token.clone()) })
     }
 }

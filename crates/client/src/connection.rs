@@ -82,7 +82,8 @@ impl Connection {
                 tracing::debug!(%error, "a connection to podbayd ended");
             }
         });
-        let token = channel.token().map(HeaderValue::from_str).transpose().map_err(|_| {
+        let token = channel.credential().await.map_err(not_opened)?;
+        let token = token.map(HeaderValue::try_from).transpose().map_err(|_| {
             Failure::Final(Error::BadAnswer { what: "the token", reason: "it can't be sent in a header".into() })
         })?;
         let mut connection = Self { sender, token, welcome: nobody() };

@@ -19,7 +19,7 @@ mod session;
 mod transfer;
 mod trees;
 
-pub use channel::{ByteStream, Channel, Opening, TcpChannel, UnixChannel};
+pub use channel::{ByteStream, Channel, Credential, Opening, TcpChannel, UnixChannel};
 pub use error::{Error, Result};
 pub use exec::{Control, Event, Exec, Output};
 pub use guard::{Content, Effect, Guard, Ticket};

@@ -1,6 +1,10 @@
-//! The way to a cluster.
+//! The client of a cluster: credentials, proxies, keep-alive and deadlines.
 
 mod access;
+pub(crate) mod certificate_renewal;
+pub(crate) mod clock;
+pub(crate) mod deadline;
+mod proxy;
 
 use std::time::Duration;
 
@@ -16,27 +20,25 @@ use tower::util::BoxCloneService;
 use tower::{BoxError, Layer, ServiceBuilder, ServiceExt};
 
 pub use self::access::Access;
-use crate::clock::Clock;
-use crate::deadline::{Deadlines, Timed};
+use crate::api::retry::with_retry;
 use crate::error::{Error, Result};
-use crate::proxy::{self, Proxy};
-use crate::renewal::Renewed;
+use certificate_renewal::RenewingService;
+use clock::Clock;
+use deadline::{Deadlines, TimedBody};
+use proxy::Proxy;
 
-/// After how much silence a connection is probed, how long each probe waits, and how many may fail: a peer that is gone without
-/// a word is noticed within a minute, where the kernel's own defaults take two hours.
+/// TCP keep-alive: the idle time before the first probe, the interval between probes, and how many may fail. A dead peer is
+/// noticed within a minute; the kernel's defaults take two hours.
 const KEEP_ALIVE: (Duration, Duration, u32) = (Duration::from_secs(20), Duration::from_secs(10), 3);
 
-/// For how long what was sent may stay unacknowledged.
+/// How long sent data may stay unacknowledged.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
 
-/// What answers requests to an API server.
-pub(crate) type Service = BoxCloneService<Request<Body>, http::Response<Timed<Incoming>>, BoxError>;
+/// The stack that sends requests to an API server.
+pub(crate) type Service = BoxCloneService<Request<Body>, http::Response<TimedBody<Incoming>>, BoxError>;
 
-/// How long the API server may take to say what time it is.
-const DATE: Duration = Duration::from_secs(5);
-
-/// A cluster, reached as someone, and a namespace for sandboxes in it.
+/// A client of a cluster, and the namespace for sandboxes in it.
 #[derive(Clone)]
 pub struct Cluster {
     pub(crate) client: kube::Client,
@@ -56,7 +58,7 @@ impl Cluster {
         let proxy = proxy::choose(proxy_url.as_deref(), &config.cluster_url, |name| std::env::var(name).ok())?;
         let clock = Clock::new();
         let learner = clock.clone();
-        // An exec plugin may take its time, or ask somebody.
+        // An exec plugin may take its time, or prompt the user.
         let client = tokio::task::spawn_blocking(move || client(config, proxy, Deadlines::default(), &learner))
             .await
             .map_err(|error| unusable(&error))?
@@ -64,8 +66,8 @@ impl Cluster {
         Ok(Self { client, namespace, clock })
     }
 
-    /// A client that is there already. It should set TCP_NODELAY, which kube's own doesn't.
-    /// To be called within a runtime.
+    /// Uses an existing client. It should set TCP_NODELAY, which kube's own doesn't.
+    /// Has to be called within a runtime.
     pub fn with_client(client: kube::Client, namespace: impl Into<String>) -> Self {
         let (clock, default_namespace) = (Clock::new(), client.default_namespace().to_owned());
         let service = tower::service_fn(move |request| {
@@ -76,16 +78,25 @@ impl Cluster {
         Self { client, namespace: namespace.into(), clock }
     }
 
-    /// What time it is for the API server. Asks it, if it hasn't answered anything yet.
-    pub(crate) async fn now(&self) -> Timestamp {
+    /// The API server's current time. Asks the server if it hasn't answered anything yet.
+    ///
+    /// # Errors
+    /// When the server doesn't answer. This machine's clock is no substitute: other programs delete sandboxes because of
+    /// the times written here.
+    pub(crate) async fn now(&self) -> Result<Timestamp> {
         if !self.clock.is_known() {
-            // A refusal has a date too. Should it not answer at all, neither will it to what comes next, which then says so.
-            drop(tokio::time::timeout(DATE, self.client.apiserver_version()).await);
+            // A refusal carries a date too.
+            let asked = with_retry(|| self.client.apiserver_version()).await;
+            if !self.clock.is_known() {
+                let why =
+                    asked.err().map_or_else(|| "its answers have no Date header".into(), |error| error.to_string());
+                return Err(Error::Cluster(format!("the API server's time isn't known: {why}")));
+            }
         }
-        self.clock.now()
+        Ok(self.clock.now())
     }
 
-    /// The same cluster as the same account, in another namespace.
+    /// The same client in another namespace.
     pub(crate) fn inside(&self, namespace: &str) -> Self {
         Self { namespace: namespace.into(), ..self.clone() }
     }
@@ -111,7 +122,7 @@ fn proxy_url(file: &Kubeconfig, context: Option<&str>) -> Option<String> {
 }
 
 /// A client. The credentials of an exec plugin that expire are renewed before they do; kube sees to tokens, and
-/// [`Renewed`] to certificates.
+/// [`RenewingService`] to certificates.
 fn client(
     mut config: kube::Config,
     proxy: Option<Proxy>,
@@ -123,7 +134,7 @@ fn client(
     let make = move || stack(&config, proxy.as_ref(), deadlines).map(|stack| (stack, expiry(&config)));
     let (first, expires) = make()?;
     Ok(match expires {
-        Some(_) => kube::Client::new(clock.layer(Renewed::new(first, expires, make)), namespace),
+        Some(_) => kube::Client::new(clock.layer(RenewingService::new(first, expires, make)), namespace),
         None => kube::Client::new(clock.layer(first), namespace),
     })
 }

@@ -1,36 +1,36 @@
-//! Why a sandbox on a cluster can't be had.
+//! Why a sandbox on a cluster isn't available.
 
 /// The result of an operation on a cluster's sandboxes.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a sandbox on a cluster can't be had.
+/// Why a sandbox on a cluster isn't available.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no way to the cluster.
+    /// The cluster can't be reached.
     #[error("the cluster can't be reached: {0}. Check the kubeconfig and its context")]
     Cluster(String),
 
-    /// The API server said no.
+    /// The API server refused a request.
     #[error("the API server refused to {what}: {}", describe(source))]
     Api {
         /// What was asked for.
         what: &'static str,
-        /// What it said.
+        /// The API server's answer.
         source: Box<kube::Error>,
     },
 
-    /// The account may not do that.
-    #[error("this account may not {what}: {message}. Grant it that, or use another account")]
+    /// The account lacks a right.
+    #[error("this account may not {what}: {message}. Grant it that right, or use another account")]
     PermissionDenied {
         /// What was asked for.
         what: &'static str,
-        /// What the API server said: it names the verb and the resource.
+        /// The API server's answer, which names the verb and the resource.
         message: String,
     },
 
     /// A stream into a pod can't be opened.
-    #[error("no stream for {what}: {reason}")]
+    #[error("can't open a stream for {what}: {reason}")]
     Upgrade {
         /// What it was for.
         what: &'static str,
@@ -38,8 +38,8 @@ pub enum Error {
         reason: String,
     },
 
-    /// The pod isn't there any more.
-    #[error("the sandbox's pod {pod} is gone: {how}. Its files went with it; make a new sandbox")]
+    /// The sandbox's pod doesn't exist any more.
+    #[error("the sandbox's pod {pod} is gone: {how}. Its files went with it; create a new sandbox")]
     PodGone {
         /// Namespace and name.
         pod: String,
@@ -47,7 +47,7 @@ pub enum Error {
         how: String,
     },
 
-    /// The cluster has lost touch with the pod's node.
+    /// The cluster has lost contact with the pod's node.
     #[error(
         "the sandbox's pod {pod} can't be reached: its node {node} doesn't answer the cluster. The sandbox works again when \
          the node does; if that takes longer than raw.node_loss_tolerance, Kubernetes deletes the pod, and the next caller \
@@ -60,49 +60,49 @@ pub enum Error {
         node: String,
     },
 
-    /// The namespace has no room.
+    /// The namespace's quota is full.
     #[error(
-        "the namespace's quota is used up: {0}. Delete sandboxes ('podbay list' shows them), make the warm pool smaller, ask \
-         for less (raw.cpu_request, raw.memory_request), or raise the quota"
+        "the namespace's quota is used up: {0}. Delete sandboxes ('podbay list' shows them), shrink the warm pool, request \
+         less (raw.cpu_request, raw.memory_request), or raise the quota"
     )]
     Quota(String),
 
     /// podbayd couldn't be started in the container.
-    #[error("podbayd couldn't be started in the container: {0}")]
+    #[error("can't start podbayd in the container: {0}")]
     Bootstrap(String),
 
-    /// This build has no podbayd for the node.
-    #[error("this build of Podbay has no podbayd that runs on {arch}: use a build that has, or nodes of another kind")]
+    /// This build has no podbayd for the node's architecture.
+    #[error("this build of Podbay has no podbayd for {arch}: use a build that does, or nodes of another architecture")]
     Architecture {
-        /// As `uname -m` tells it.
+        /// As `uname -m` prints it.
         arch: String,
     },
 
-    /// The image is too empty.
+    /// The image lacks the tools that the bootstrap needs.
     #[error(
         "the image has no {0}: use one with a shell, head, chmod, mkdir and mv (BusyBox is enough), or with podbayd"
     )]
     MissingTools(String),
 
-    /// There is nowhere to put podbayd.
+    /// The container has no directory that podbayd can run from.
     #[error(
-        "the container has no directory where a program can be put and run: tried /run/podbay, /tmp, the home directory and \
-         the working directory. Mount an emptyDir at /run/podbay"
+        "the container has no directory where a program can be written and run: tried /run/podbay, /tmp, the home directory \
+         and the working directory. Mount an emptyDir at /run/podbay"
     )]
     NoDirectory,
 
-    /// The pod doesn't start.
+    /// The pod can't start.
     #[error("the sandbox's pod {pod} can't start: {reason}{events}")]
     Startup {
         /// Namespace and name.
         pod: String,
         /// Why.
         reason: String,
-        /// What the cluster recorded about it.
+        /// The pod's events, as lines of the message.
         events: String,
     },
 
-    /// The pod took too long.
+    /// The pod took too long to start.
     #[error(
         "the sandbox's pod {pod} wasn't running after {seconds} s ({state}); raise startup_timeout if that is normal{events}"
     )]
@@ -111,9 +111,9 @@ pub enum Error {
         pod: String,
         /// How long was waited.
         seconds: u64,
-        /// How far it came.
+        /// How far it got.
         state: String,
-        /// What the cluster recorded about it.
+        /// The pod's events, as lines of the message.
         events: String,
     },
 
@@ -122,23 +122,79 @@ pub enum Error {
     Setup {
         /// How it ended.
         how: String,
-        /// What it printed, as lines of a message.
+        /// What it printed, as lines of the message.
         output: String,
     },
 
-    /// The sandbox runs and can't be used.
+    /// The sandbox is running and can't be used.
     #[error(transparent)]
     Unusable(podbay_client::Error),
 
-    /// There is no such sandbox.
-    #[error("there is no sandbox {0:?} in this namespace; 'podbay list' shows those that are")]
+    /// No such sandbox.
+    #[error("no sandbox {0:?} in this namespace; 'podbay list' shows all of them")]
     SandboxNotFound(String),
 
-    /// Something of that name exists, and Podbay didn't make it, or not as a sandbox.
+    /// Something of that name exists, and Podbay didn't create it, or not as a sandbox.
     #[error("{0} exists and isn't a sandbox of Podbay's: choose another id or namespace")]
     NotOurs(String),
 
-    /// What was asked for can't be.
+    /// Another client replaced the pod that this one was starting.
+    #[error(
+        "the sandbox {0} was given another pod while this client was starting it: its start took longer than other clients \
+         wait. Try again"
+    )]
+    Superseded(String),
+
+    /// Others undid the same step again and again.
+    #[error("{what} {how} {attempts} times in a row: find out which program does that, then try again")]
+    Contended {
+        /// The object.
+        what: String,
+        /// What happened to it.
+        how: &'static str,
+        /// How often.
+        attempts: usize,
+    },
+
+    /// The namespace of a deleted sandbox takes too long to go away.
+    #[error(
+        "the namespace {namespace} of a deleted sandbox with the same name still exists after {seconds} s: see what keeps it \
+         with 'kubectl get namespace {namespace} -o yaml', or choose another id"
+    )]
+    Terminating {
+        /// The namespace.
+        namespace: String,
+        /// How long was waited.
+        seconds: u64,
+    },
+
+    /// Another client is filling the pool.
+    #[error("another client has been filling the pool {pool:?} for {seconds} s: try again later")]
+    PoolBusy {
+        /// The pool's name.
+        pool: String,
+        /// How long was waited.
+        seconds: u64,
+    },
+
+    /// This client lost the pool's Lease while it was filling the pool.
+    #[error("stopped filling the pool: the Lease {lease} {how}")]
+    PoolLockLost {
+        /// The pool's Lease.
+        lease: String,
+        /// How it was lost.
+        how: String,
+    },
+
+    /// A list's cursor isn't valid any more, or never was.
+    #[error("the list's cursor {0}: start again without it")]
+    Cursor(&'static str),
+
+    /// podbayd didn't say whether its sandbox is idle.
+    #[error("can't ask podbayd whether the sandbox is idle: {0}")]
+    IdleUnknown(String),
+
+    /// A setting or argument isn't valid.
     #[error("{0}")]
     Config(String),
 }
@@ -146,7 +202,7 @@ pub enum Error {
 impl Error {
     pub(crate) fn api(what: &'static str) -> impl Fn(kube::Error) -> Self {
         move |source| match source {
-            // A quota, Pod Security and other admission control refuse with 403 as well; RBAC says what one cannot do.
+            // Quotas, Pod Security and other admission control refuse with 403 too; RBAC says what the account cannot do.
             kube::Error::Api(status)
                 if status.code == 403 && status.reason == "Forbidden" && status.message.contains(" cannot ") =>
             {
@@ -159,11 +215,11 @@ impl Error {
         }
     }
 
-    /// Whether trying again can't help.
+    /// Whether a retry can't help.
     pub fn is_final(&self) -> bool {
         match self {
-            Self::Cluster(_) | Self::Upgrade { .. } | Self::Bootstrap(_) => false,
-            // 404 and 400 are what an exec gets while a container is being restarted; whether the pod exists is asked before.
+            Self::Cluster(_) | Self::Upgrade { .. } | Self::Bootstrap(_) | Self::Superseded(_) => false,
+            // An exec gets 404 and 400 while a container is being restarted; whether the pod exists is asked before.
             Self::Api { source, .. } => matches!(Self::code(source), Some(401 | 422)),
             _ => true,
         }
@@ -174,6 +230,18 @@ impl Error {
         match error {
             kube::Error::Api(status) => Some(status.code),
             _ => None,
+        }
+    }
+
+    /// Whether something can't be created because its namespace is being deleted, or is gone.
+    pub(crate) fn is_namespace_gone(&self) -> bool {
+        let Self::Api { source, .. } = self else { return false };
+        let kube::Error::Api(status) = source.as_ref() else { return false };
+        match status.code {
+            // https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle/admission.go
+            403 => status.message.contains("because it is being terminated"),
+            404 => status.message.starts_with("namespaces "),
+            _ => false,
         }
     }
 }
@@ -188,7 +256,7 @@ impl From<Error> for podbay_client::Error {
     }
 }
 
-/// kube prints an API error twice, once as Rust would.
+/// kube prints an API error twice, once in Rust's debug format.
 fn describe(error: &kube::Error) -> String {
     let mut text = match error {
         kube::Error::Api(status) => return format!("{} ({} {})", status.message, status.code, status.reason),

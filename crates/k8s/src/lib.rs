@@ -1,24 +1,24 @@
 //! Sandboxes on any Kubernetes cluster.
 //!
-//! [`Raw`](raw::Raw) makes them as plain pods: nothing has to be installed. A [channel] reaches the podbayd in a pod, and the
-//! bootstrap puts it there.
+//! [`Raw`](raw::Raw) creates them as plain pods: nothing has to be installed on the cluster. A [channel] reaches the podbayd
+//! in a pod, and the bootstrap puts it there.
 
+mod api;
 mod bootstrap;
 pub mod channel;
-mod clock;
+mod cleanup;
 mod cluster;
-mod deadline;
 pub mod doctor;
 mod error;
+mod heartbeat;
 pub mod install;
-mod listing;
+mod inventory;
+mod lifetime;
 pub mod names;
 mod pod;
-mod proxy;
 pub mod raw;
-mod renewal;
-mod retry;
 pub mod rights;
+mod sandbox_object;
 
 pub use cluster::{Access, Cluster};
 pub use error::{Error, Result};

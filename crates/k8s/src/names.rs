@@ -1,4 +1,4 @@
-//! Names and labels of what Podbay makes on a cluster. They are the same in every mode.
+//! Names and labels of the objects that Podbay creates on a cluster. They are the same in every mode.
 
 use std::collections::BTreeMap;
 
@@ -6,73 +6,75 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
 
-/// On everything that Podbay makes.
+/// Label of everything that Podbay creates.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// Its value.
 pub const PODBAY: &str = "podbay";
-/// The id of the sandbox to which something belongs.
+/// The id of the sandbox that an object belongs to.
 pub const SANDBOX: &str = "podbay.dev/sandbox";
-/// The rules of a pod's network: selects the pods of a NetworkPolicy.
+/// The hash of a pod's network rules: a NetworkPolicy selects its pods by it.
 pub const NETWORK: &str = "podbay.dev/net";
-/// The pool that a pod waits in or came from.
+/// The pool that a pod waits in, or came from.
 pub const POOL: &str = "podbay.dev/pool";
-/// How far a pod of a pool is: [`WARMING`], [`WARM`], [`CLAIMED`] or [`DISCARDED`].
+/// The state of a pool's pod: [`WARMING`], [`WARM`], [`CLAIMED`] or [`DISCARDED`].
 pub const STATE: &str = "podbay.dev/state";
-/// Being made.
+/// podbayd is being started in it.
 pub const WARMING: &str = "warming";
-/// Waiting to become a sandbox.
+/// StartupWatch to become a sandbox.
 pub const WARM: &str = "warm";
-/// A sandbox's.
+/// It belongs to a sandbox.
 pub const CLAIMED: &str = "claimed";
-/// Out of the pool, and about to be deleted.
+/// It was taken out of the pool and is about to be deleted.
 pub const DISCARDED: &str = "discarded";
-/// The hash of all that makes a pod of a pool: one with another hash is out of date.
+/// The hash of everything that defines a pool's pod: a pod with another hash is outdated.
 pub const TEMPLATE: &str = "podbay.dev/template";
-/// The namespace to which sandboxes belong that have namespaces of their own.
+/// The namespace that a sandbox with a namespace of its own belongs to.
 pub const HOME: &str = "podbay.dev/home";
-/// The hash of the conversation to which a sandbox belongs.
+/// The hash of the conversation that a sandbox belongs to.
 pub const THREAD: &str = "podbay.dev/thread";
-/// The hash of the tenant to which it belongs.
+/// The hash of the tenant that a sandbox belongs to.
 pub const TENANT: &str = "podbay.dev/tenant";
-/// Annotation: the version of Podbay that made a pod.
+/// Annotation: the version of Podbay that created a pod.
 pub const MADE_BY: &str = "podbay.dev/made-by";
-/// Annotation: which attempt to make a sandbox's Lease was the one that did.
+/// Annotation: identifies the request that created a sandbox's Lease.
 pub const CREATOR: &str = "podbay.dev/creator";
-/// Annotation: seconds that a sandbox may live.
+/// Annotation: when a sandbox's own namespace was last taken over for another one of the same name.
+pub const REUSED: &str = "podbay.dev/reused";
+/// Annotation: how many seconds a sandbox may live.
 pub const TTL: &str = "podbay.dev/ttl-seconds";
-/// Annotation: seconds that it may be idle.
+/// Annotation: how many seconds it may be idle.
 pub const IDLE_TTL: &str = "podbay.dev/idle-ttl-seconds";
 
-/// What belongs to Podbay.
+/// Selects Podbay's own objects.
 pub(crate) fn ours() -> String {
     format!("{MANAGED_BY}={PODBAY}")
 }
 
-/// The place of a label or annotation in a JSON patch (RFC 6901).
+/// The JSON pointer (RFC 6901) to a label or annotation.
 pub(crate) fn pointer(part: &str, key: &str) -> String {
     format!("/metadata/{part}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
-/// A name that nothing has.
+/// A random name.
 pub(crate) fn random() -> String {
     format!("pb-{:016x}", rand::random::<u64>())
 }
 
-/// The beginning of a text's hash, in hexadecimal digits.
+/// The first 8 bytes of the SHA-256 hash, in hexadecimal digits.
 pub(crate) fn hash(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The namespace of a sandbox that has one of its own. It follows from the sandbox's name and where it belongs.
+/// The name of a sandbox's own namespace. It follows from the sandbox's name and the namespace that it belongs to.
 pub(crate) fn own_namespace(home: &str, name: &str) -> String {
     let short = name.get(..46).unwrap_or(name).trim_end_matches('-');
     format!("{short}-{}", hash(format!("{home}/{name}").as_bytes()))
 }
 
-/// The name in an id: the id itself, or `namespace/name` where the namespace is this one or the sandbox's own.
+/// The name in an id: the id itself, or `namespace/name` with this namespace or the sandbox's own.
 ///
 /// # Errors
-/// When it can't be the name of anything on a cluster.
+/// When it isn't a valid name on a cluster.
 pub(crate) fn of_id<'a>(id: &'a str, namespace: &str) -> Result<&'a str> {
     let name = match id.split_once('/') {
         Some((space, name)) if space == namespace || space == own_namespace(namespace, name) => name,
@@ -96,10 +98,10 @@ pub(crate) fn of_id<'a>(id: &'a str, namespace: &str) -> Result<&'a str> {
     }
 }
 
-/// Refuses what can't name an object on a cluster.
+/// Checks a name of an object on a cluster.
 ///
 /// # Errors
-/// When it can't.
+/// When it isn't a DNS label.
 pub(crate) fn check_label(what: &str, name: &str) -> Result<()> {
     if is_dns_label(name) {
         return Ok(());
@@ -117,58 +119,58 @@ pub(crate) fn is_dns_label(name: &str) -> bool {
 
 /// Labels and annotations for an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Marks {
+pub(crate) struct Metadata {
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) annotations: BTreeMap<String, String>,
 }
 
-impl Marks {
-    /// The marks of a sandbox, with a user's labels below a prefix.
+impl Metadata {
+    /// The labels and annotations of a sandbox's objects, with a user's labels under a prefix.
     pub(crate) fn new(name: &str, prefix: &str, labels: &BTreeMap<String, String>) -> Result<Self> {
-        let mut marks = Self::default();
-        marks.labels.insert(MANAGED_BY.into(), PODBAY.into());
-        marks.labels.insert(SANDBOX.into(), name.into());
+        let mut metadata = Self::default();
+        metadata.labels.insert(MANAGED_BY.into(), PODBAY.into());
+        metadata.labels.insert(SANDBOX.into(), name.into());
         for (key, value) in labels {
             let key = prefixed(prefix, key)?;
             let legal = label_value(value);
             if legal != *value {
-                marks.annotations.insert(key.clone(), value.clone());
+                metadata.annotations.insert(key.clone(), value.clone());
             }
-            marks.labels.insert(key, legal);
+            metadata.labels.insert(key, legal);
         }
-        Ok(marks)
+        Ok(metadata)
     }
 }
 
-/// Whether a label's key is in a domain of which users' labels must keep out.
+/// Whether a label's key is reserved for Podbay.
 pub(crate) fn is_reserved(key: &str) -> bool {
     let domain = key.split_once('/').map_or("", |(domain, _)| domain);
     domain == "podbay.dev" || key == MANAGED_BY
 }
 
-/// Refuses a prefix of users' labels that can't be one, or that would mix them with others.
+/// Checks the prefix of users' labels.
 ///
 /// # Errors
-/// Says which.
+/// When it isn't valid, or is another's domain.
 pub(crate) fn check_prefix(prefix: &str) -> Result<()> {
     let refuse = |why: &str| Err(Error::Config(format!("label_prefix is {prefix:?}: {why}")));
     let Some(domain) = prefix.strip_suffix('/') else {
-        return refuse("use a domain of yours with '/' after it, such as acme.example/");
+        return refuse("use a domain of yours followed by '/', such as acme.example/");
     };
     if domain.len() > 253 || !domain.split('.').all(is_dns_label) {
-        return refuse("what is before '/' isn't a domain in lower-case letters, digits, '-' and '.'");
+        return refuse("the part before '/' isn't a domain of lower-case letters, digits, '-' and '.'");
     }
     let theirs = ["kubernetes.io", "k8s.io"];
     if domain == "podbay.dev" || theirs.iter().any(|end| domain == *end || domain.ends_with(&format!(".{end}"))) {
-        return refuse("that domain isn't for the labels of users");
+        return refuse("that domain is reserved");
     }
     Ok(())
 }
 
-/// A user's label as it is on the cluster. Those by which conversations are found have the same keys in every mode.
+/// The key of a user's label on the cluster. The labels of conversations have the same keys in every mode.
 ///
 /// # Errors
-/// When it can't be one.
+/// When it isn't a valid key.
 pub(crate) fn prefixed(prefix: &str, key: &str) -> Result<String> {
     if matches!(key, THREAD | TENANT) {
         return Ok(key.to_owned());
@@ -184,11 +186,11 @@ pub(crate) fn prefixed(prefix: &str, key: &str) -> Result<String> {
     }
     let shown: String = key.chars().take(100).collect();
     Err(Error::Config(format!(
-        "{shown:?} can't be a label: use up to 63 letters, digits, '-', '_' or '.', without a prefix"
+        "{shown:?} can't be a label's key: use up to 63 letters, digits, '-', '_' or '.', without a prefix"
     )))
 }
 
-/// The value itself where the cluster takes it, else its hash.
+/// The value itself if it is a valid label value, else its hash.
 pub(crate) fn label_value(value: &str) -> String {
     let bytes = value.as_bytes();
     let edges = [bytes.first(), bytes.last()];
@@ -220,11 +222,11 @@ mod tests {
     #[test]
     fn what_a_label_cannot_hold_is_hashed_and_kept_beside() {
         let labels = BTreeMap::from([("user".into(), "anna@example.org".into()), ("team".into(), "blue".into())]);
-        let marks = Marks::new("pb-1", "x.dev/", &labels).unwrap();
-        assert_eq!(marks.labels["x.dev/team"], "blue");
-        assert_eq!(marks.labels["x.dev/user"], hash(b"anna@example.org"));
-        assert_eq!(marks.annotations, BTreeMap::from([("x.dev/user".into(), "anna@example.org".into())]));
+        let metadata = Metadata::new("pb-1", "x.dev/", &labels).unwrap();
+        assert_eq!(metadata.labels["x.dev/team"], "blue");
+        assert_eq!(metadata.labels["x.dev/user"], hash(b"anna@example.org"));
+        assert_eq!(metadata.annotations, BTreeMap::from([("x.dev/user".into(), "anna@example.org".into())]));
         let bad = BTreeMap::from([("a/b".into(), String::new())]);
-        assert!(Marks::new("pb-1", "x.dev/", &bad).is_err());
+        assert!(Metadata::new("pb-1", "x.dev/", &bad).is_err());
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use podbay_client::provider::{Provider, Query, Wanted};
-use podbay_k8s::raw::{Config, Raw};
+use podbay_k8s::raw::{Config, Features, Raw};
 use podbay_k8s::{Access, Cluster};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -69,13 +69,7 @@ async fn listed(kubeconfig: &Path) -> Result<usize> {
 }
 
 fn rules() -> Vec<k8s_openapi::api::rbac::v1::PolicyRule> {
-    vec![
-        rig::rule("", ["pods"], ["create", "get", "list", "watch", "patch", "delete"]),
-        rig::rule("", ["pods/exec"], ["create", "get"]),
-        rig::rule("", ["events"], ["list"]),
-        rig::rule("coordination.k8s.io", ["leases"], ["create", "get", "list", "patch", "delete"]),
-        rig::rule("networking.k8s.io", ["networkpolicies"], ["create", "get", "list", "delete"]),
-    ]
+    Features { network_rules: true, ..Features::default() }.needs().policy_rules()
 }
 
 /// `proxy-url` was ignored: behind a firewall nothing worked that works with kubectl.

@@ -5,7 +5,7 @@
 mod suite;
 
 use podbay::k8s::Cluster;
-use podbay::k8s::raw::{Config, Raw};
+use podbay::k8s::raw::{Config, Features, Raw};
 use podbay::provider::{Provider, Wanted};
 
 /// A sandbox of each kind passes the suite, and its pod goes with it.
@@ -20,13 +20,7 @@ async fn passes(add_ons: &[rig::AddOn], config: Config) {
 }
 
 fn rules() -> Vec<k8s_openapi::api::rbac::v1::PolicyRule> {
-    vec![
-        rig::rule("", ["pods"], ["create", "get", "list", "watch", "delete"]),
-        rig::rule("", ["pods/exec"], ["create", "get"]),
-        rig::rule("", ["events"], ["list"]),
-        rig::rule("coordination.k8s.io", ["leases"], ["create", "get", "list", "update", "patch", "delete"]),
-        rig::rule("networking.k8s.io", ["networkpolicies"], ["create", "get"]),
-    ]
+    Features { network_rules: true, ..Features::default() }.needs().policy_rules()
 }
 
 #[tokio::test]
@@ -42,6 +36,12 @@ async fn the_suite_in_busybox() {
 #[tokio::test]
 async fn the_suite_without_root_on_a_read_only_root() {
     passes(&[], Config { image: rig::NONROOT.into(), read_only_root: true, ..Config::default() }).await;
+}
+
+#[tokio::test]
+async fn the_suite_as_root() {
+    let user = Config { run_as_user: None, run_as_group: None, fs_group: None, ..Config::default() };
+    passes(&[], Config { image: rig::DEBIAN.into(), run_as_non_root: false, ..user }).await;
 }
 
 #[tokio::test]

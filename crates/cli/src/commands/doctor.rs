@@ -40,7 +40,7 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
 }
 
 async fn cluster(arguments: &Arguments, config: &Config, output: &Output) -> Result<u8, Failure> {
-    let doctor = Doctor::new(config.cluster().await?, config.raw()?).map_err(podbay::Error::from)?;
+    let doctor = Doctor::raw(config.cluster().await?, config.raw()?).map_err(podbay::Error::from)?;
     let depth = if arguments.quick { Depth::Quick } else { Depth::Full };
     let report = tokio::select! {
         report = doctor.examine(depth) => report,

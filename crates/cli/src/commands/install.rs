@@ -1,8 +1,8 @@
 //! `podbay install`: what a cluster's administrator sets up.
 
 use clap::{Args, Subcommand, ValueEnum};
-use podbay::k8s::install::{Install, PodSecurity};
-use podbay::k8s::rights::Features;
+use podbay::k8s::install::{DEFAULT_NAMESPACE, Install, PodSecurity};
+use podbay::k8s::raw::Features;
 
 use crate::failure::Failure;
 use crate::output::Output;
@@ -86,15 +86,16 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
     let What::Raw(arguments) = arguments.what;
     let config = settings.raw_config()?;
     let used = Features::of(&config.raw()?);
+    let features = Features {
+        pool: used.pool || arguments.pool,
+        namespace_per_sandbox: used.namespace_per_sandbox || arguments.namespace_per_sandbox,
+        ..used
+    };
     let manifests = Install {
-        namespace: config.namespace().map_or(Install::default().namespace, str::to_owned),
+        namespace: config.namespace().unwrap_or(DEFAULT_NAMESPACE).to_owned(),
         account: arguments.account,
         account_namespace: arguments.account_namespace,
-        features: Features {
-            pool: used.pool || arguments.pool,
-            namespace_per_sandbox: used.namespace_per_sandbox || arguments.namespace_per_sandbox,
-            ..used
-        },
+        needs: features.needs(),
         pod_security: match arguments.pod_security {
             Level::Restricted => PodSecurity::Restricted,
             Level::Baseline => PodSecurity::Baseline,

@@ -1,22 +1,23 @@
 //! Puts podbayd into a container that may have nothing but a shell, and starts it.
 //!
-//! One exec does all: it runs a short script, which becomes `podbayd connect`. The script asks for podbayd's bytes only when
-//! the container hasn't got them. Nothing may be sent behind them until podbayd has greeted: BusyBox's `head -c` swallows it.
+//! One shell does everything: it runs a short script, which becomes `podbayd connect`. The script asks for podbayd's bytes
+//! only when the container doesn't have them. Nothing may be sent after them until podbayd has greeted: BusyBox's `head -c`
+//! would swallow it. How the shell is reached doesn't matter: any byte stream to its input and output will do.
 
 use std::io;
 use std::time::Duration;
 
 use podbay_proto::session::GREETING;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
-use crate::channel::exec_stream::ExecStream;
 use crate::error::{Error, Result};
+use crate::lifetime::LifetimeLimits;
 
-/// What the container runs.
+/// The script that the container runs.
 const SCRIPT: &str = include_str!("script.sh");
 
-/// What the script puts before each line that is meant for us.
+/// What the script puts before each line that is meant for the client.
 const MARK: &str = "podbay: ";
 
 /// The longest line that the script prints, with room to spare. The container may print anything.
@@ -28,32 +29,44 @@ const MOST_LINES: usize = 64;
 /// How long the container may be silent: the script may wait for another client's upload.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// podbayd is sent in pieces, and each must be taken within a time: a slow line is no error, one that hangs is.
+/// podbayd is sent in pieces, each within a time: a slow line is no error, but one that hangs is.
 const PIECE: usize = 64 << 10;
 const PIECE_TIME: Duration = Duration::from_secs(20);
 
-/// How a podbayd is started that has to be.
+/// How podbayd is started where it isn't running yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Start {
-    /// Where commands start.
+pub(crate) struct LaunchOptions {
+    /// The directory that commands start in.
     pub(crate) workdir: String,
-    /// Where podbayd's end is the container's: when that is.
-    pub(crate) limits: Option<Limits>,
-    /// Whether commands have all system calls that the container has.
+    /// Has podbayd end the container by a TERM to its first process when the sandbox's time is up. Only for pods whose first
+    /// process is known to end on TERM and isn't restarted then: raw mode's are. Where something else ends sandboxes, as
+    /// the agent-sandbox controller does, podbayd must not.
+    pub(crate) ends_container: Option<LifetimeLimits>,
+    /// Whether commands have every system call that the container has.
     pub(crate) without_command_filter: bool,
 }
 
-/// How long a container may go on, in seconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Limits {
-    pub(crate) ttl: Option<u64>,
-    pub(crate) idle_ttl: Option<u64>,
+/// Why podbayd couldn't be started.
+#[derive(Debug)]
+pub(crate) enum BootstrapFailure {
+    /// The script said why, or this client can't serve it.
+    Refused(Error),
+    /// Something else went wrong. What the shell printed on standard error may tell more.
+    Failed(String),
+    /// The shell ended before podbayd greeted.
+    Ended,
+}
+
+impl From<Error> for BootstrapFailure {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
 }
 
 /// The command to run in the container.
-pub(crate) fn command(start: &Start) -> Vec<String> {
-    let mut words = vec!["sh".into(), "-c".into(), SCRIPT.into(), "podbay".into(), start.workdir.clone()];
-    if let Some(limits) = start.limits {
+pub(crate) fn command(options: &LaunchOptions) -> Vec<String> {
+    let mut words = vec!["sh".into(), "-c".into(), SCRIPT.into(), "podbay".into(), options.workdir.clone()];
+    if let Some(limits) = options.ends_container {
         words.push("--ends-container".into());
         for (flag, seconds) in [("--ttl", limits.ttl), ("--idle-ttl", limits.idle_ttl)] {
             if let Some(seconds) = seconds {
@@ -61,20 +74,20 @@ pub(crate) fn command(start: &Start) -> Vec<String> {
             }
         }
     }
-    if start.without_command_filter {
+    if options.without_command_filter {
         words.push("--no-command-filter".into());
     }
     words
 }
 
-/// Talks with the script until podbayd greets. After that the stream is podbayd's.
-pub(crate) async fn run(stream: &mut ExecStream) -> Result<()> {
+/// Talks to the script until podbayd greets. After that the stream is podbayd's.
+pub(crate) async fn run(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> Result<(), BootstrapFailure> {
     let mut sent = false;
     for _ in 0..MOST_LINES {
         let line = match timeout(SILENCE, line(stream)).await.unwrap_or_else(|_| Err(late(SILENCE))) {
             Ok(Some(line)) => line,
-            Ok(None) => return Err(ended(stream)),
-            Err(error) => return Err(Error::Bootstrap(format!("{error}{}", said(stream)))),
+            Ok(None) => return Err(BootstrapFailure::Ended),
+            Err(error) => return Err(BootstrapFailure::Failed(error.to_string())),
         };
         if line == GREETING {
             return Ok(());
@@ -84,14 +97,14 @@ pub(crate) async fn run(stream: &mut ExecStream) -> Result<()> {
                 sent = true;
                 send(stream, arch).await?;
             }
-            Some(("fail", why)) => return Err(failed(why, stream)),
-            _ => tracing::debug!(line, "the container said something of its own"),
+            Some(("fail", why)) => return Err(failed(why)),
+            _ => tracing::debug!(line, "the container printed a line of its own"),
         }
     }
-    Err(Error::Bootstrap("the container prints lines and doesn't start podbayd".into()))
+    Err(Error::Bootstrap("the container prints lines and doesn't start podbayd".into()).into())
 }
 
-async fn send(stream: &mut ExecStream, arch: &str) -> Result<()> {
+async fn send(stream: &mut (impl AsyncWrite + Unpin), arch: &str) -> Result<()> {
     let (bytes, digest) = daemon(arch)?;
     let work = async {
         stream.write_all(format!("{} {digest}\n", bytes.len()).as_bytes()).await?;
@@ -101,8 +114,8 @@ async fn send(stream: &mut ExecStream, arch: &str) -> Result<()> {
         timeout(PIECE_TIME, stream.flush()).await.unwrap_or_else(|_| Err(late(PIECE_TIME)))
     };
     if let Err(error) = work.await {
-        // Whoever stopped reading may have said why; the next line tells.
-        tracing::debug!(%error, "podbayd couldn't be sent");
+        // The script may have stopped reading and said why; the next line shows it.
+        tracing::debug!(%error, "can't send podbayd");
     }
     Ok(())
 }
@@ -111,12 +124,12 @@ fn late(limit: Duration) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, format!("nothing moved for {} s", limit.as_secs()))
 }
 
-/// podbayd for what `uname -m` calls an architecture, and its digest.
+/// podbayd for an architecture as `uname -m` prints it, and its digest.
 fn daemon(arch: &str) -> Result<(&'static [u8], &'static str)> {
     let name = match arch {
         "arm64" => "aarch64",
         "amd64" => "x86_64",
-        // No `uname` in the image: most clusters are of one kind, and podbayd is tried before it is used.
+        // No `uname` in the image: most clusters have one architecture, and podbayd is tried before it is used.
         "unknown" => std::env::consts::ARCH,
         other => other,
     };
@@ -125,11 +138,11 @@ fn daemon(arch: &str) -> Result<(&'static [u8], &'static str)> {
         .ok_or_else(|| Error::Architecture { arch: arch.chars().take(40).collect() })
 }
 
-/// One line, without its end; nothing when the output has ended.
-async fn line(stream: &mut ExecStream) -> io::Result<Option<String>> {
+/// One line, without its line end; nothing when the output has ended.
+async fn line(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<String>> {
     let mut line = Vec::new();
     loop {
-        // Byte by byte out of memory: what follows the line belongs to whoever reads next.
+        // Byte by byte: what follows the line belongs to whoever reads next.
         let mut byte = [0];
         if stream.read(&mut byte).await? == 0 {
             return Ok((!line.is_empty()).then(|| String::from_utf8_lossy(&line).into_owned()));
@@ -142,39 +155,22 @@ async fn line(stream: &mut ExecStream) -> io::Result<Option<String>> {
     }
 }
 
-fn failed(why: &str, stream: &ExecStream) -> Error {
+fn failed(why: &str) -> BootstrapFailure {
     let (kind, rest) = why.split_once(' ').unwrap_or((why, ""));
-    match kind {
+    let refused = match kind {
         "tools" => Error::MissingTools(rest.to_owned()),
         "directory" => Error::NoDirectory,
         "run" => Error::Architecture { arch: rest.to_owned() },
         "count" => Error::Bootstrap(format!("not all of podbayd arrived (got and wanted: {rest})")),
         "digest" => Error::Bootstrap(
             "podbayd arrived in the container with other contents than were sent (its SHA-256 differs): try again, and \
-             check the node's disk if it stays"
+             check the node's disk if it happens again"
                 .into(),
         ),
-        "write" => Error::Bootstrap(format!("podbayd can't be written below {rest}{}", said(stream))),
-        _ => Error::Bootstrap(format!("the bootstrap failed: {why}{}", said(stream))),
-    }
-}
-
-fn ended(stream: &ExecStream) -> Error {
-    let why = stream.ended().map(|ended| ended.message.clone()).unwrap_or_default();
-    if why.contains("executable file not found")
-        || why.contains("\"sh\": stat")
-        || why.contains("no such file or directory")
-    {
-        return Error::MissingTools("sh".into());
-    }
-    Error::Bootstrap(format!("the container's shell ended before podbayd was there: {why}{}", said(stream)))
-}
-
-fn said(stream: &ExecStream) -> String {
-    match stream.stderr() {
-        text if text.is_empty() => String::new(),
-        text => format!("; it said: {text}"),
-    }
+        "write" => return BootstrapFailure::Failed(format!("can't write podbayd below {rest}")),
+        _ => return BootstrapFailure::Failed(format!("the script failed: {why}")),
+    };
+    refused.into()
 }
 
 #[cfg(test)]
@@ -250,6 +246,49 @@ mod tests {
             run_with(b"", "echo >run; echo >home; echo >work; ln -s run tmp-$(id -u)").0,
             "podbay: fail directory\n"
         );
+    }
+
+    /// The flags that podbayd knows since protocol 1.0. A warm pod or an image may have one that is as old, and it refuses
+    /// flags that it doesn't know.
+    const FLAGS_1_0: [&str; 4] = ["--ends-container", "--ttl", "--idle-ttl", "--no-command-filter"];
+
+    #[test]
+    fn a_podbayd_of_protocol_1_0_understands_its_command_line() {
+        let limits = LifetimeLimits { ttl: Some(9), idle_ttl: Some(8) };
+        let options =
+            LaunchOptions { workdir: "/work".into(), ends_container: Some(limits), without_command_filter: true };
+        let words = command(&options);
+        let flags: Vec<&str> = words[5..].iter().map(String::as_str).filter(|word| word.starts_with("--")).collect();
+        assert!(flags.iter().all(|flag| FLAGS_1_0.contains(flag)), "{flags:?}");
+        assert_eq!(command(&LaunchOptions { workdir: "/work".into(), ..LaunchOptions::default() })[4..], ["/work"]);
+        assert!(SCRIPT.contains(r#"connect --state "$state" --workdir "$workdir" "$@""#));
+    }
+
+    /// The shell's stream was a type of its own. Here it is a pipe.
+    #[tokio::test]
+    async fn any_byte_stream_will_do() {
+        let (mut near, mut far) = tokio::io::duplex(64);
+        let talk = async {
+            far.write_all(b"motd\npodbay: need unknown\n").await.unwrap();
+            let (bytes, _) = daemon("unknown").unwrap();
+            let head = line(&mut far).await.unwrap().unwrap();
+            assert!(head.starts_with(&format!("{} ", bytes.len())), "{head}");
+            let mut got = vec![0; bytes.len()];
+            far.read_exact(&mut got).await.unwrap();
+            assert!(got == bytes);
+            far.write_all(format!("{GREETING}\nrest").as_bytes()).await.unwrap();
+        };
+        let (ran, ()) = tokio::join!(run(&mut near), talk);
+        ran.unwrap();
+        let mut rest = [0; 4];
+        near.read_exact(&mut rest).await.unwrap();
+        assert_eq!(&rest, b"rest");
+        drop(far);
+        assert!(matches!(run(&mut near).await, Err(BootstrapFailure::Ended)));
+        let (mut near, mut far) = tokio::io::duplex(64);
+        far.write_all(b"podbay: fail tools mv\n").await.unwrap();
+        let failure = run(&mut near).await;
+        assert!(matches!(failure, Err(BootstrapFailure::Refused(Error::MissingTools(tool))) if tool == "mv"));
     }
 
     #[test]

@@ -1,23 +1,21 @@
 //! pods/exec: needs no router, and works with every container runtime.
 
-use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::AttachParams;
 use kube::core::Request;
-use podbay_client::{ByteStream, Channel, Opening};
+use podbay_client::{Channel, Opening};
 
 use super::exec_stream::ExecStream;
-use super::websocket;
-use crate::bootstrap;
+use super::{Dial, DialedChannel, kube_upgrade};
+use crate::bootstrap::{self, BootstrapFailure, LaunchOptions};
 use crate::error::{Error, Result};
+use crate::lifetime::LifetimeLimits;
 use crate::pod::health;
 
-/// How long the API server may take to answer. Without an end a connection that hangs would never be given up.
+/// How long the API server may take to answer. Without a limit a connection that hangs would never be given up.
 const ANSWER: Duration = Duration::from_secs(20);
 
 /// A container of one pod.
@@ -33,41 +31,36 @@ pub struct Container {
     pub name: String,
 }
 
-/// Reaches the podbayd in a container, and puts it there when there is none.
-#[derive(Clone)]
-pub struct ExecChannel {
-    client: kube::Client,
-    container: Container,
-    start: bootstrap::Start,
-    /// Whether it was ever opened.
-    opened: Arc<AtomicBool>,
-}
+/// Reaches the podbayd in a container by pods/exec, and puts it there if it isn't.
+#[derive(Debug, Clone)]
+pub struct ExecChannel(DialedChannel<Exec>);
 
 impl ExecChannel {
     /// A channel to a container, in which commands start in `workdir`.
     pub fn new(client: kube::Client, container: Container, workdir: impl Into<String>) -> Self {
-        let start = bootstrap::Start { workdir: workdir.into(), ..bootstrap::Start::default() };
-        Self { client, container, start, opened: Arc::default() }
+        let launch = LaunchOptions { workdir: workdir.into(), ..LaunchOptions::default() };
+        Self(DialedChannel::new(Exec { client, container, launch }))
     }
 
-    /// The same container by another way to the cluster.
+    /// The same container through another client.
     #[must_use]
     pub fn with_client(mut self, client: kube::Client) -> Self {
-        self.client = client;
+        self.0.dial.client = client;
         self
     }
 
-    /// Lets commands have all system calls that the container has, if podbayd isn't running yet.
+    /// Lets commands have every system call that the container has, if podbayd isn't running yet.
     #[must_use]
     pub fn without_command_filter(mut self) -> Self {
-        self.start.without_command_filter = true;
+        self.0.dial.launch.without_command_filter = true;
         self
     }
 
-    /// Has podbayd end the container when its time is up, if it isn't running yet.
+    /// Has podbayd end the container when the sandbox's time is up, if it isn't running yet. See
+    /// [`LaunchOptions::ends_container`].
     #[must_use]
-    pub(crate) fn ending_after(mut self, limits: bootstrap::Limits) -> Self {
-        self.start.limits = Some(limits);
+    pub(crate) fn ending_container_after(mut self, limits: LifetimeLimits) -> Self {
+        self.0.dial.launch.ends_container = Some(limits);
         self
     }
 
@@ -76,6 +69,26 @@ impl ExecChannel {
     /// # Errors
     /// When the API server refuses, or the pod isn't the one that is meant.
     pub async fn start(&self, command: &[&str]) -> Result<ExecStream> {
+        self.0.dial.start(command).await
+    }
+}
+
+impl Channel for ExecChannel {
+    fn open(&self) -> Opening<'_> {
+        self.0.open()
+    }
+}
+
+/// Dials a container by pods/exec.
+#[derive(Clone)]
+struct Exec {
+    client: kube::Client,
+    container: Container,
+    launch: LaunchOptions,
+}
+
+impl Exec {
+    async fn start(&self, command: &[&str]) -> Result<ExecStream> {
         let late = |_| Error::Upgrade { what: "exec", reason: format!("no answer in {} s", ANSWER.as_secs()) };
         tokio::time::timeout(ANSWER, self.open_stream(command)).await.map_err(late)?
     }
@@ -87,11 +100,11 @@ impl ExecChannel {
         let request = Request::new(format!("/api/v1/namespaces/{namespace}/pods"))
             .exec(pod, command.iter().copied(), &parameters)
             .map_err(|error| Error::Upgrade { what: "exec", reason: error.to_string() })?;
-        let (socket, subprotocol) = websocket::upgrade(&self.client, "exec in the pod", request).await?;
+        let (socket, subprotocol) = kube_upgrade::upgrade(&self.client, "exec in the pod", request).await?;
         Ok(ExecStream::new(socket, subprotocol))
     }
 
-    /// An exec can't ask for a UID, so that is looked at first. It also tells a pod that is gone from one that is slow.
+    /// An exec can't ask for a UID, so the pod is checked first. That also tells a pod that is gone from one that is slow.
     async fn check(&self) -> Result<()> {
         let Container { namespace, pod: name, uid, .. } = &self.container;
         let gone = |how: &str| Error::PodGone { pod: format!("{namespace}/{name}"), how: how.to_owned() };
@@ -108,37 +121,45 @@ impl ExecChannel {
             None => Ok(()),
         }
     }
-
-    async fn connect(&self) -> Result<ExecStream> {
-        let command = bootstrap::command(&self.start);
-        let mut stream = self.start(&command.iter().map(String::as_str).collect::<Vec<_>>()).await?;
-        bootstrap::run(&mut stream).await?;
-        Ok(stream)
-    }
 }
 
-impl std::fmt::Debug for ExecChannel {
+impl std::fmt::Debug for Exec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ExecChannel").field("container", &self.container).finish_non_exhaustive()
+        f.debug_struct("Exec").field("container", &self.container).finish_non_exhaustive()
     }
 }
 
-impl Channel for ExecChannel {
-    fn open(&self) -> Opening<'_> {
-        Box::pin(async {
-            match self.connect().await {
-                Ok(stream) => {
-                    self.opened.store(true, Ordering::Relaxed);
-                    Ok(Box::new(stream) as Box<dyn ByteStream>)
-                }
-                // An API server that has just been started doesn't know its roles yet, and refuses what it allowed before.
-                Err(error @ Error::PermissionDenied { .. }) if self.opened.load(Ordering::Relaxed) => {
-                    Err(io::Error::other(error))
-                }
-                // As a client's error it is final: the session doesn't try again.
-                Err(error) if error.is_final() => Err(io::Error::other(podbay_client::Error::from(error))),
-                Err(error) => Err(io::Error::other(error)),
-            }
-        })
+impl Dial for Exec {
+    type Stream = ExecStream;
+
+    async fn dial(&self) -> Result<ExecStream> {
+        let command = bootstrap::command(&self.launch);
+        let mut stream = self.start(&command.iter().map(String::as_str).collect::<Vec<_>>()).await?;
+        match bootstrap::run(&mut stream).await {
+            Ok(()) => Ok(stream),
+            Err(BootstrapFailure::Refused(error)) => Err(error),
+            Err(BootstrapFailure::Failed(why)) => Err(Error::Bootstrap(format!("{why}{}", printed(&stream)))),
+            Err(BootstrapFailure::Ended) => Err(ended(&stream)),
+        }
+    }
+}
+
+/// Why the shell ended, by what the API server reports.
+fn ended(stream: &ExecStream) -> Error {
+    let why = stream.ended().map(|ended| ended.message.clone()).unwrap_or_default();
+    let no_shell = ["executable file not found", "\"sh\": stat", "no such file or directory"];
+    match no_shell.iter().any(|words| why.contains(words)) {
+        true => Error::MissingTools("sh".into()),
+        false => {
+            Error::Bootstrap(format!("the container's shell ended before podbayd started: {why}{}", printed(stream)))
+        }
+    }
+}
+
+/// What the shell printed on standard error, as part of a message.
+fn printed(stream: &ExecStream) -> String {
+    match stream.stderr() {
+        text if text.is_empty() => String::new(),
+        text => format!("; it printed: {text}"),
     }
 }

@@ -1,7 +1,7 @@
 //! A process in a container as a byte stream: what is written is its input, what is read its output.
 //!
-//! Each direction is polled by whoever uses it, without a task or queue in between: neither waits for the other, a hop
-//! between tasks is saved on every message, and when the stream is dropped nothing is left to end.
+//! Each direction is polled by whoever uses it, without a task or queue in between: neither waits for the other, every
+//! message saves a hop between tasks, and a dropped stream leaves nothing behind.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_tungstenite::tungstenite::{self, Message};
 
-use super::websocket::{Socket, Subprotocol};
+use super::kube_upgrade::{Socket, Subprotocol};
 
 // The first byte of every message says which of the process's streams it belongs to. See
 // https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apimachinery/pkg/util/remotecommand/constants.go
@@ -27,23 +27,23 @@ const CLOSE: u8 = 255;
 /// The most that goes into one message.
 const LARGEST_WRITE: usize = 64 << 10;
 
-/// How much of what the process says on standard error is kept.
+/// How much of standard error is kept.
 const KEPT: usize = 4 << 10;
 
 /// A process in a container.
 pub struct ExecStream {
     socket: Socket,
     subprotocol: Subprotocol,
-    /// Output that came and wasn't read yet.
+    /// Output that has arrived and wasn't read yet.
     unread: Bytes,
     stderr: Vec<u8>,
-    ended: Option<Ended>,
+    ended: Option<ExecExit>,
     input_closed: bool,
 }
 
-/// How a process ended, as the API server tells it.
+/// How a process ended, as the API server reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Ended {
+pub struct ExecExit {
     /// `Success` or `Failure`.
     pub status: String,
     /// Why it failed.
@@ -51,7 +51,7 @@ pub struct Ended {
     pub message: String,
 }
 
-impl Ended {
+impl ExecExit {
     /// Whether it ended with exit code 0.
     pub fn success(&self) -> bool {
         self.status == "Success"
@@ -63,13 +63,13 @@ impl ExecStream {
         Self { socket, subprotocol, unread: Bytes::new(), stderr: Vec::new(), ended: None, input_closed: false }
     }
 
-    /// What the process said on standard error, from its beginning.
+    /// The beginning of what the process printed on standard error.
     pub fn stderr(&self) -> String {
         String::from_utf8_lossy(&self.stderr).trim().to_owned()
     }
 
     /// How it ended, once the output has been read to its end.
-    pub fn ended(&self) -> Option<&Ended> {
+    pub fn ended(&self) -> Option<&ExecExit> {
         self.ended.as_ref()
     }
 
@@ -86,9 +86,9 @@ impl ExecStream {
                 self.stderr.extend_from_slice(&message[..room]);
             }
             STATUS if !message.is_empty() => {
-                self.ended = Some(serde_json::from_slice(&message).unwrap_or_else(|error| Ended {
+                self.ended = Some(serde_json::from_slice(&message).unwrap_or_else(|error| ExecExit {
                     status: "Failure".into(),
-                    message: format!("how it ended can't be understood: {error}"),
+                    message: format!("the API server's report of how it ended isn't valid: {error}"),
                 }));
             }
             _ => {}
@@ -135,7 +135,7 @@ impl AsyncRead for ExecStream {
             match ready!(Pin::new(&mut self.socket).poll_next(context)) {
                 Some(Ok(Message::Binary(message))) => self.take(message),
                 Some(Ok(_)) => {}
-                // After the status nothing follows that anybody wants.
+                // Nothing of interest follows the status.
                 None | Some(Err(tungstenite::Error::ConnectionClosed)) => return Poll::Ready(Ok(())),
                 Some(Err(_)) if self.ended.is_some() => return Poll::Ready(Ok(())),
                 Some(Err(error)) => return Poll::Ready(Err(broken(error))),
@@ -169,7 +169,7 @@ impl AsyncWrite for ExecStream {
         Pin::new(&mut self.socket).poll_flush(context).map_err(broken)
     }
 
-    /// Ends the input. With version 4 that can't be said, so the whole connection ends.
+    /// Ends the input. Version 4 has no message for that, so it ends the whole connection.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.subprotocol == Subprotocol::V4 {
             self.input_closed = true;

@@ -1,8 +1,61 @@
-//! Ways to reach the podbayd in a pod as a byte stream.
+//! Channels: ways to reach the podbayd in a pod as a byte stream.
 //!
-//! A channel turns (namespace, pod) into a byte stream; [`exec`] does so by pods/exec. Those that go through a router's
-//! WebSocket belong beside it.
+//! How the stream is dialled differs: [`exec`] goes through pods/exec. What a failure to dial means to the session above is
+//! the same for all, and is decided here.
 
 pub mod exec;
 pub mod exec_stream;
-pub mod websocket;
+pub mod kube_upgrade;
+mod websocket;
+
+use std::fmt::Debug;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use podbay_client::{ByteStream, Channel, Opening};
+
+use crate::error::{Error, Result};
+
+/// Dials a byte stream to one podbayd.
+pub(crate) trait Dial: Debug + Send + Sync {
+    /// The stream, at whose other end podbayd has greeted.
+    type Stream: ByteStream + 'static;
+
+    /// Opens a stream.
+    fn dial(&self) -> impl Future<Output = Result<Self::Stream>> + Send;
+}
+
+/// A channel that dials in some way.
+#[derive(Debug, Clone)]
+pub(crate) struct DialedChannel<D> {
+    dial: D,
+    /// Whether it was ever opened.
+    opened: Arc<AtomicBool>,
+}
+
+impl<D: Dial> DialedChannel<D> {
+    pub(crate) fn new(dial: D) -> Self {
+        Self { dial, opened: Arc::default() }
+    }
+}
+
+impl<D: Dial> Channel for DialedChannel<D> {
+    fn open(&self) -> Opening<'_> {
+        Box::pin(async {
+            match self.dial.dial().await {
+                Ok(stream) => {
+                    self.opened.store(true, Ordering::Relaxed);
+                    Ok(Box::new(stream) as Box<dyn ByteStream>)
+                }
+                // An API server that was just restarted doesn't know its roles yet, and refuses what it allowed before.
+                Err(error @ Error::PermissionDenied { .. }) if self.opened.load(Ordering::Relaxed) => {
+                    Err(io::Error::other(error))
+                }
+                // A client's error is final: the session doesn't retry.
+                Err(error) if error.is_final() => Err(io::Error::other(podbay_client::Error::from(error))),
+                Err(error) => Err(io::Error::other(error)),
+            }
+        })
+    }
+}

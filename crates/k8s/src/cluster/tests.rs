@@ -59,7 +59,7 @@ async fn an_answer_that_falls_silent_is_an_error_that_passes() {
     let pods = pods_of(silent("{").await);
     let listed = tokio::time::timeout(Duration::from_secs(10), pods.list(&ListParams::default())).await;
     let error = listed.expect("it hangs").unwrap_err();
-    assert!(crate::retry::passes(&error), "{error:?}");
+    assert!(crate::api::retry::is_transient(&error), "{error:?}");
 }
 
 #[test]

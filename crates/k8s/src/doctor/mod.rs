@@ -1,82 +1,111 @@
-//! Finds out whether sandboxes can be made on a cluster and are what they should be, and says how to get there.
+//! Finds out whether sandboxes work on a cluster and are protected as they should be, and says how to get there.
 //!
-//! What can be tried is tried. Nothing stays: the pods of a trial are deleted, and end by themselves where that fails.
+//! Everything that can be tried is tried. Nothing is left behind: the pods of a trial are deleted, and end by themselves
+//! where that fails.
 
-mod cluster;
+mod raw;
 mod report;
 mod rights;
-mod trial;
 
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::Api;
-use kube::api::{ListParams, PostParams};
-use podbay_client::provider::{Listed, Phase, Provider, Query};
+use kube::api::ListParams;
+use podbay_client::provider::{Listed, Pending, Phase, Provider, Query};
 
 pub use report::{CHECKS, Finding, Report, State};
 
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
-use crate::names::{MANAGED_BY, Marks, PODBAY};
-use crate::raw::{Config, Raw, manifest};
-use crate::rights::Features;
+use crate::names::{MANAGED_BY, PODBAY};
+use crate::rights::ModeNeeds;
 
 /// What two of the checks look for.
 const LEFTOVERS: &str = "sandboxes that are over";
 const LIFETIMES: &str = "sandboxes that would stay for ever";
 
-/// How closely to look.
+/// How thorough the examination is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Depth {
     /// Everything is tried.
     #[default]
     Full,
-    /// Only asks, and starts no pods: neither image nor network are tried.
+    /// Starts no pods, so neither the image nor the network is tried.
     Quick,
 }
 
-/// Looks at a cluster with the eyes of raw mode.
-#[derive(Debug)]
+/// A mode of sandboxes on a cluster, as the doctor examines it.
+pub(crate) trait Examined: Send + Sync {
+    /// What the mode needs on the cluster.
+    fn needs(&self) -> &ModeNeeds;
+
+    /// The mode's sandboxes.
+    fn provider(&self) -> &dyn Provider;
+
+    /// Whether new sandboxes would have neither a `ttl` nor an `idle_ttl`.
+    fn is_unlimited(&self) -> bool;
+
+    /// Whether the cluster would admit a sandbox. Nothing is created.
+    fn admission(&self) -> Pending<'_, Finding>;
+
+    /// Starts short-lived sandboxes, tries what they can do, and removes them.
+    fn trial(&self) -> Pending<'_, Vec<Finding>>;
+
+    /// Removes the sandboxes of a trial, also of one that was cut short.
+    fn clean_up(&self) -> Pending<'_, ()>;
+}
+
+/// Examines a cluster.
 pub struct Doctor {
     cluster: Cluster,
-    config: Config,
-    /// Begins the ids of all sandboxes of the trial.
-    id: String,
+    mode: Box<dyn Examined>,
+}
+
+impl std::fmt::Debug for Doctor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Doctor").field("cluster", &self.cluster).finish_non_exhaustive()
+    }
 }
 
 impl Doctor {
-    /// A look at a cluster, as sandboxes with this configuration would be there. The cluster isn't asked yet.
+    /// Examines a cluster for raw mode with this configuration. The cluster isn't asked yet.
     ///
     /// # Errors
     /// When the configuration can't work.
-    pub fn new(cluster: Cluster, config: Config) -> Result<Self> {
-        config.check()?;
-        Ok(Self { cluster, config, id: format!("pb-doctor-{:08x}", rand::random::<u32>()) })
+    pub fn raw(cluster: Cluster, config: crate::raw::Config) -> Result<Self> {
+        let mode = Box::new(raw::RawExamination::new(cluster.clone(), config)?);
+        Ok(Self { cluster, mode })
     }
 
-    /// Looks at everything.
+    /// Examines everything.
     pub async fn examine(&self, depth: Depth) -> Report {
         let mut findings = vec![self.reached().await];
         if findings[0].state == State::Ok {
             let account = rights::account(&self.cluster).await;
-            let features = Features::of(&self.config);
             let who = account.detail.clone();
             findings.push(account);
             findings.push(self.namespace().await);
-            findings.extend(rights::granted(&self.cluster, features, &who).await);
-            findings.push(rights::excess(&self.cluster).await);
+            findings.extend(rights::granted(&self.cluster, self.mode.needs(), &who).await);
+            findings.push(rights::excess(&self.cluster, self.mode.needs().mode).await);
             let may_list = !findings.iter().any(|finding| finding.check == "rights" && finding.state == State::Failed);
             if may_list {
                 findings.push(self.neighbours().await);
                 findings.extend(self.sandboxes().await);
-                findings.push(self.admission().await);
+                findings.push(self.mode.admission().await.unwrap_or_else(|error| {
+                    Finding::new("admission", "whether such a pod is admitted", State::Warning, error.to_string())
+                }));
             }
-            // Each of these would fail for the same reason.
+            // After a failure each of these would fail for the same reason.
             let hopeless = findings.iter().any(|finding| finding.state == State::Failed);
             match (depth, hopeless) {
-                (Depth::Full, false) => findings.extend(self.trial().await),
+                (Depth::Full, false) => match self.mode.trial().await {
+                    Ok(tried) => findings.extend(tried),
+                    Err(error) => {
+                        findings.push(Finding::new("start", "starting a sandbox", State::Failed, error.to_string()));
+                    }
+                },
                 (depth, _) => {
                     let asked = depth == Depth::Full;
-                    let why = if asked { "left out: first mend what is above" } else { "not asked for" };
+                    let why = if asked { "left out: fix the failures above first" } else { "not asked for" };
                     findings.push(Finding::new("start", "starting a sandbox", State::Skipped, why));
                     findings.push(Finding::new("network", "network rules", State::Skipped, why));
                 }
@@ -86,20 +115,12 @@ impl Doctor {
         Report { usable, namespace: self.cluster.namespace.clone(), findings }
     }
 
-    /// Removes what a trial has made, also one that was cut short.
+    /// Removes what a trial has created, also one that was cut short.
     ///
     /// # Errors
-    /// When something stays.
+    /// When something is left.
     pub async fn clean_up(&self) -> Result<(), podbay_client::Error> {
-        let raw = Raw::new(self.cluster.clone(), self.config.clone())?;
-        for id in trial::NAMES.map(|name| self.sandbox_id(name)) {
-            raw.delete(&id).await?;
-        }
-        Ok(())
-    }
-
-    fn sandbox_id(&self, name: &str) -> String {
-        format!("{}-{name}", self.id)
+        self.mode.clean_up().await
     }
 
     async fn reached(&self) -> Finding {
@@ -111,7 +132,7 @@ impl Doctor {
                     Some(401) => {
                         "the cluster doesn't know this account: log in again, or take a new token (kubectl create token)"
                     }
-                    Some(403) => "this account may not even ask for the version: use another one",
+                    Some(403) => "this account may not even read the version: use another one",
                     _ => {
                         "check the kubeconfig, its context (--kubeconfig, --context) and the network: 'kubectl version' has to answer"
                     }
@@ -137,11 +158,11 @@ impl Doctor {
                     .fix(format!("kubectl label namespace {name} pod-security.kubernetes.io/enforce=restricted")),
                 }
             }
-            Ok(None) => finding(State::Failed, "there is none of that name".into())
-                .fix(format!("podbay install raw --namespace {name} | kubectl apply -f -")),
-            // An account with few rights can't look at namespaces, and needn't.
+            Ok(None) => finding(State::Failed, "doesn't exist".into())
+                .fix(format!("podbay install {} --namespace {name} | kubectl apply -f -", self.mode.needs().mode)),
+            // An account with few rights can't read namespaces, and doesn't need to.
             Err(error) if Error::code(&error) == Some(403) => {
-                finding(State::Skipped, "this account may not look at namespaces, which is fine".into())
+                finding(State::Skipped, "this account may not read namespaces, which is fine".into())
             }
             Err(error) => finding(State::Warning, Error::api("get the namespace")(error).to_string()),
         }
@@ -167,31 +188,31 @@ impl Doctor {
                         names.join(", ")
                     ),
                 )
-                .fix("give sandboxes a namespace of their own: podbay install raw | kubectl apply -f -, then --namespace podbay-sandboxes")
+                .fix(format!(
+                    "give sandboxes a namespace of their own: podbay install {} | kubectl apply -f -, then --namespace \
+                     podbay-sandboxes",
+                    self.mode.needs().mode
+                ))
             }
             Err(error) => finding(State::Warning, Error::api("list the pods")(error).to_string()),
         }
     }
 
-    /// What is over and still there, and what would stay for ever.
+    /// Sandboxes that have ended and weren't removed, and those that would stay for ever.
     async fn sandboxes(&self) -> Vec<Finding> {
         let listed = async {
-            let raw = Raw::new(self.cluster.clone(), self.config.clone())?;
             let (mut all, mut query) = (Vec::new(), Query::default());
             loop {
-                let page = raw.list(&query).await?;
+                let page = self.mode.provider().list(&query).await?;
                 all.extend(page.sandboxes);
                 match page.cursor {
                     Some(cursor) => query.cursor = Some(cursor),
-                    None => return Ok::<_, podbay_client::Error>(all),
+                    None => return Ok::<_, podbay_client::Error>((all, self.cluster.now().await?.as_millisecond())),
                 }
             }
         };
         match listed.await {
-            Ok(all) => {
-                let now = self.cluster.now().await.as_millisecond();
-                vec![self.leftovers(&all, now), self.lifetimes(&all)]
-            }
+            Ok((all, now)) => vec![self.leftovers(&all, now), self.lifetimes(&all)],
             Err(error) => {
                 let finding = |check, what: &str| Finding::new(check, what, State::Warning, error.to_string());
                 vec![finding("leftovers", LEFTOVERS), finding("lifetimes", LIFETIMES)]
@@ -199,80 +220,71 @@ impl Doctor {
         }
     }
 
+    fn lifetimes(&self, all: &[Listed]) -> Finding {
+        let reap = format!("podbay reap --mode {} --namespace {}", self.mode.needs().mode, self.cluster.namespace);
+        lifetimes(all, self.mode.is_unlimited(), &reap)
+    }
+
     fn leftovers(&self, all: &[Listed], now: i64) -> Finding {
         let finding = |state, detail: String| Finding::new("leftovers", LEFTOVERS, state, detail);
+        let mode = self.mode.needs().mode;
         let over = |end: u64| i64::try_from(end).is_ok_and(|end| end <= now);
         let left = all.iter().filter(|one| one.phase == Phase::Terminated || one.expires_ms.is_some_and(over)).count();
         match left {
             0 => finding(State::Ok, format!("none, of {}", all.len())),
             _ => finding(State::Warning, format!("{left} of {} are over and not removed", all.len())).fix(format!(
-                "podbay reap --mode raw --namespace {}; for good: podbay install raw --reaper-image IMAGE | kubectl apply -f -",
+                "podbay reap --mode {mode} --namespace {}; for good: podbay install {mode} --reaper-image IMAGE | kubectl apply -f -",
                 self.cluster.namespace
             )),
         }
     }
+}
 
-    fn lifetimes(&self, all: &[Listed]) -> Finding {
-        let finding = |state, detail: String| Finding::new("lifetimes", LIFETIMES, state, detail);
-        let stays = |one: &&Listed| one.expires_ms.is_none() && matches!(one.phase, Phase::Running | Phase::Pending);
-        // Pods that wait in a pool end with the pool.
-        let ids: Vec<&str> =
-            all.iter().filter(stays).filter(|one| one.active_ms.is_some()).map(|one| one.id.as_str()).collect();
-        let namespace = &self.cluster.namespace;
-        let fix = format!(
-            "set idle_ttl (a day unless set) or ttl for new ones; end old ones with 'podbay delete ID' or \
-             'podbay reap --mode raw --namespace {namespace} --idle 24h'"
-        );
-        let unlimited = self.config.ttl.is_none() && self.config.idle_ttl.is_none();
-        match (ids.len(), unlimited) {
-            (0, false) => finding(State::Ok, "none: each has a ttl or an idle_ttl".into()),
-            (0, true) => {
-                finding(State::Warning, "none yet, but new ones would: ttl and idle_ttl are both none".into()).fix(fix)
-            }
-            (count, _) => {
-                let shown = ids.iter().take(3).copied().collect::<Vec<_>>().join(", ");
-                let more = if count > 3 { ", …" } else { "" };
-                let detail = format!("{count} with neither a ttl nor an idle_ttl ({shown}{more})");
-                finding(State::Warning, detail).fix(fix)
-            }
+/// What would stay for ever, among the sandboxes that exist and those to come.
+fn lifetimes(all: &[Listed], unlimited: bool, reap: &str) -> Finding {
+    let finding = |state, detail: String| Finding::new("lifetimes", LIFETIMES, state, detail);
+    let stays = |one: &&Listed| one.expires_ms.is_none() && matches!(one.phase, Phase::Running | Phase::Pending);
+    // Pods that wait in a pool end with the pool.
+    let ids: Vec<&str> =
+        all.iter().filter(stays).filter(|one| one.active_ms.is_some()).map(|one| one.id.as_str()).collect();
+    let fix = format!(
+        "set idle_ttl (a day by default) or ttl for new ones; end old ones with 'podbay delete ID' or '{reap} --idle 24h'"
+    );
+    match (ids.len(), unlimited) {
+        (0, false) => finding(State::Ok, "none: each has a ttl or an idle_ttl".into()),
+        (0, true) => {
+            finding(State::Warning, "none yet, but new ones would: ttl and idle_ttl are both none".into()).fix(fix)
         }
-    }
-
-    /// What admits pods, quotas and webhooks included, is asked without making one.
-    async fn admission(&self) -> Finding {
-        let finding =
-            |state, detail: String| Finding::new("admission", "whether such a pod is admitted", state, detail);
-        let rehearsed = async {
-            let marks = Marks::new(&self.id, &self.config.label_prefix, &self.config.default_labels)?;
-            let mut pod = manifest::pod(&self.config, &self.id, &marks, Default::default(), None, self.config.ttl)?;
-            // There is no Lease that it could belong to.
-            pod.metadata.owner_references = None;
-            let pods: Api<Pod> = Api::namespaced(self.cluster.client.clone(), &self.cluster.namespace);
-            let parameters = PostParams { dry_run: true, ..PostParams::default() };
-            pods.create(&parameters, &pod).await.map(drop).map_err(Error::api("admit a sandbox's pod"))
-        };
-        match rehearsed.await {
-            Ok(()) => finding(State::Ok, "yes".into()),
-            Err(error) => {
-                let text = error.to_string();
-                let fix = if text.contains("PodSecurity") {
-                    "the namespace's Pod Security level forbids it: take back the setting that it names, or lower the level (podbay install raw --pod-security baseline)"
-                } else if text.contains("quota") {
-                    "the namespace's quota is used up: raise it, delete sandboxes, or ask for less (raw.cpu_request, raw.memory_request)"
-                } else if text.contains("RuntimeClass") {
-                    "name a runtime class that there is (kubectl get runtimeclass), or leave --runtime-class out"
-                } else if text.contains("serviceaccount") {
-                    "name a service account that there is (kubectl get serviceaccount), or leave --service-account out"
-                } else {
-                    "change the setting that it names ('podbay config' shows them), or ask whoever runs the cluster"
-                };
-                finding(State::Failed, text).fix(fix)
-            }
+        (count, _) => {
+            let shown = ids.iter().take(3).copied().collect::<Vec<_>>().join(", ");
+            let more = if count > 3 { ", …" } else { "" };
+            let detail = format!("{count} with neither a ttl nor an idle_ttl ({shown}{more})");
+            finding(State::Warning, detail).fix(fix)
         }
     }
 }
 
-/// What belongs to a trial, for whoever finds it.
-pub(crate) fn labels() -> std::collections::BTreeMap<String, String> {
-    [("purpose".to_owned(), "doctor".to_owned())].into()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `doctor` didn't say that sandboxes without limits stay for ever.
+    #[test]
+    fn what_would_stay_for_ever_is_found() {
+        let one = |id: &str, expires_ms, active_ms| Listed {
+            id: id.into(),
+            labels: Default::default(),
+            phase: Phase::Running,
+            created_ms: 0,
+            active_ms,
+            expires_ms,
+        };
+        // A pod that waits in a pool ends with the pool.
+        let fine = [one("pb-1", Some(5), Some(1)), one("pb-warm", None, None)];
+        assert_eq!(lifetimes(&fine, false, "podbay reap").state, State::Ok);
+        let found = lifetimes(&fine, true, "podbay reap");
+        assert!(found.state == State::Warning && found.fix.is_some(), "{found:?}");
+        let found = lifetimes(&[one("pb-2", None, Some(1))], false, "podbay reap");
+        assert!(found.state == State::Warning && found.detail.contains("pb-2"), "{found:?}");
+    }
 }

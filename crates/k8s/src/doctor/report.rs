@@ -1,49 +1,49 @@
-//! What was found out about a cluster.
+//! The doctor's findings.
 
 use serde::Serialize;
 
-/// What was found out about a cluster.
+/// What the doctor found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// Whether sandboxes can be made there.
+    /// Whether sandboxes work there.
     pub usable: bool,
-    /// The namespace that was looked at.
+    /// The namespace that was examined.
     pub namespace: String,
-    /// Everything that was looked at, in order.
+    /// All findings, in order.
     pub findings: Vec<Finding>,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Its name, for programs and for the documentation: one of [`CHECKS`].
+    /// The check's name, for programs and the documentation: one of [`CHECKS`].
     pub check: &'static str,
-    /// What it is.
+    /// What was checked.
     pub what: String,
-    /// How it is.
+    /// The result.
     pub state: State,
     /// What was found.
     pub detail: String,
-    /// The exact remedy, where something is wrong.
+    /// How to fix it, where something is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
 
-/// How something is.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// As it should be.
     Ok,
-    /// It wasn't looked at, or couldn't be.
+    /// It wasn't checked, or couldn't be.
     Skipped,
-    /// Sandboxes work; someone should know this all the same.
+    /// Sandboxes work, but this should be known.
     Warning,
-    /// Sandboxes don't work, or aren't what they should be.
+    /// Sandboxes don't work, or aren't protected as they should be.
     Failed,
 }
 
-/// All that is looked at.
+/// The names of all checks.
 pub const CHECKS: [&str; 14] = [
     "cluster",
     "account",

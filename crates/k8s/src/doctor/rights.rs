@@ -1,4 +1,4 @@
-//! Who is asking, and what that account may do.
+//! Which account this is, and what it may do.
 
 use futures_util::future::join_all;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
@@ -9,31 +9,30 @@ use kube::api::PostParams;
 use super::report::{Finding, State};
 use crate::cluster::Cluster;
 use crate::error::Error;
-use crate::rights::{Features, Right};
+use crate::rights::{ModeNeeds, Right};
 
-/// The account's name is the finding's detail.
+/// The account; its name is the finding's detail.
 pub(super) async fn account(cluster: &Cluster) -> Finding {
     let finding = |state, detail: String| Finding::new("account", "this account", state, detail);
     let reviews: Api<SelfSubjectReview> = Api::all(cluster.client.clone());
     match reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await {
         Ok(review) => {
             let user = review.status.and_then(|status| status.user_info).and_then(|user| user.username);
-            finding(State::Ok, user.unwrap_or_else(|| "somebody without a name".into()))
+            finding(State::Ok, user.unwrap_or_else(|| "an account without a name".into()))
         }
-        // Clusters before 1.28 don't answer this.
+        // Clusters before 1.28 don't have this API.
         Err(error) => finding(State::Skipped, Error::api("tell who this is")(error).to_string()),
     }
 }
 
-/// Each right that is needed.
-pub(super) async fn granted(cluster: &Cluster, features: Features, who: &str) -> Vec<Finding> {
-    join_all(features.rights().into_iter().map(|right| granted_one(cluster, right, features, who))).await
+/// Whether each right that the mode needs is granted.
+pub(super) async fn granted(cluster: &Cluster, needs: &ModeNeeds, who: &str) -> Vec<Finding> {
+    join_all(needs.rights.iter().map(|right| granted_one(cluster, *right, needs, who))).await
 }
 
-async fn granted_one(cluster: &Cluster, right: Right, features: Features, who: &str) -> Finding {
+async fn granted_one(cluster: &Cluster, right: Right, needs: &ModeNeeds, who: &str) -> Finding {
     let finding = |state, detail: String| Finding::new("rights", format!("rights: {}", right.resource), state, detail);
-    let everywhere = features.namespace_per_sandbox;
-    let space = (!everywhere).then_some(cluster.namespace.as_str());
+    let space = (!needs.cluster_wide).then_some(cluster.namespace.as_str());
     let answers = join_all(right.verbs.iter().map(|verb| may(cluster, space, right.group, right.resource, verb))).await;
     let mut missing = Vec::new();
     for (verb, answer) in right.verbs.iter().zip(answers) {
@@ -49,11 +48,11 @@ async fn granted_one(cluster: &Cluster, right: Right, features: Features, who: &
         return finding(State::Ok, format!("may {}", right.verbs.join(", ")));
     }
     let detail = format!("may not {}. {}", missing.join(", "), right.why);
-    finding(State::Failed, detail).fix(grant(right, &missing, who, space))
+    finding(State::Failed, detail).fix(grant(needs, right, &missing, who, space))
 }
 
-/// The commands that grant what is missing.
-fn grant(right: Right, verbs: &[&str], who: &str, space: Option<&str>) -> String {
+/// The commands that grant the missing verbs.
+fn grant(needs: &ModeNeeds, right: Right, verbs: &[&str], who: &str, space: Option<&str>) -> String {
     let resource = match (right.group, right.resource) {
         ("", resource) => resource.to_owned(),
         (group, resource) => format!("{resource}.{group}"),
@@ -68,14 +67,15 @@ fn grant(right: Right, verbs: &[&str], who: &str, space: Option<&str>) -> String
         None => ("clusterrole", String::new(), "--namespace-per-sandbox".to_owned()),
     };
     format!(
-        "podbay install raw {install} | kubectl apply -f - makes an account that may; for this one: \
+        "podbay install {} {install} | kubectl apply -f - creates an account that may; for this one: \
          kubectl create {role} {name}{flag} --verb={} --resource={resource} && \
          kubectl create {role}binding {name}{flag} --{role}={name} {subject}",
+        needs.mode,
         verbs.join(",")
     )
 }
 
-/// A word of a shell's command line.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let plain = |character: char| character.is_ascii_alphanumeric() || "@%+=:,./-_".contains(character);
     if !word.is_empty() && word.chars().all(plain) {
@@ -84,13 +84,13 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// An agent's account that can read secrets or make pods everywhere is one worth stealing.
-pub(super) async fn excess(cluster: &Cluster) -> Finding {
+/// Rights that Podbay doesn't need: an agent's account that can read secrets or create pods everywhere is worth stealing.
+pub(super) async fn excess(cluster: &Cluster, mode: &str) -> Finding {
     let finding = |state, detail: String| Finding::new("excess", "rights that nobody needs", state, detail);
     let space = Some(cluster.namespace.as_str());
     let asked = [
         ("read the namespace's secrets", space, "", "secrets", "get"),
-        ("make pods in every namespace", None, "", "pods", "create"),
+        ("create pods in every namespace", None, "", "pods", "create"),
         ("change roles", space, "rbac.authorization.k8s.io", "rolebindings", "create"),
     ];
     let answers =
@@ -108,7 +108,7 @@ pub(super) async fn excess(cluster: &Cluster) -> Finding {
         return finding(State::Ok, "none of those that were looked for".into());
     }
     finding(State::Warning, format!("this account may {}", found.join(", "))).fix(format!(
-        "let programs use an account of their own: podbay install raw --namespace {} | kubectl apply -f -",
+        "let programs use an account of their own: podbay install {mode} --namespace {} | kubectl apply -f -",
         cluster.namespace
     ))
 }
@@ -147,12 +147,16 @@ mod tests {
 
     #[test]
     fn the_remedy_can_be_pasted() {
-        let right = Features::default().rights()[1];
-        let text = grant(right, &["get"], "system:serviceaccount:agents:podbay", Some("boxes"));
+        let needs = crate::raw::Features::default().needs();
+        let right = needs.rights[1];
+        let text = grant(&needs, right, &["get"], "system:serviceaccount:agents:podbay", Some("boxes"));
         assert!(text.ends_with(
             "kubectl create role podbay-pods-exec -n boxes --verb=get --resource=pods/exec && \
              kubectl create rolebinding podbay-pods-exec -n boxes --role=podbay-pods-exec --serviceaccount=agents:podbay"
         ));
-        assert!(grant(right, &["get"], "o'neil", None).ends_with(r"--clusterrole=podbay-pods-exec --user='o'\''neil'"));
+        assert!(
+            grant(&needs, right, &["get"], "o'neil", None)
+                .ends_with(r"--clusterrole=podbay-pods-exec --user='o'\''neil'")
+        );
     }
 }

@@ -1,7 +1,7 @@
-//! What bounds an account with rights in the whole cluster: a ValidatingAdmissionPolicy.
+//! Bounds an account with rights in the whole cluster by a ValidatingAdmissionPolicy.
 //!
-//! RBAC can't grant a right "in all namespaces that carry this label". Admission can refuse the rest. It sees everything that
-//! changes something, and execs, but never what is read: a role must not have rights to read what isn't for it.
+//! RBAC can't grant a right "in all namespaces with this label"; admission can refuse the rest. It sees every change and every
+//! exec, but no reads: so the role mustn't grant reads of anything secret.
 
 use super::{Install, PodSecurity};
 use crate::names::{HOME, MANAGED_BY, PODBAY};

@@ -1,7 +1,7 @@
-//! What a cluster's administrator sets up for sandboxes, as manifests.
+//! The manifests that a cluster's administrator applies for sandboxes.
 //!
-//! Raw mode needs nothing on the cluster. What is here is good practice: a namespace for sandboxes alone, an account that may
-//! do just what Podbay does, and, if wanted, a job that removes what is over, as an account of its own.
+//! Raw mode needs nothing on the cluster. These are good practice: a namespace for sandboxes alone, an account that may do
+//! just what Podbay does, and optionally a reaper with an account of its own.
 
 mod admission;
 mod reaper;
@@ -10,31 +10,34 @@ use std::fmt::Write as _;
 
 use crate::error::Result;
 use crate::names;
-use crate::rights::{Features, Right};
+use crate::rights::{ModeNeeds, Right};
 
-/// The manifests of raw mode.
+/// The namespace of the sandboxes by default.
+pub const DEFAULT_NAMESPACE: &str = "podbay-sandboxes";
+
+/// The manifests of a mode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Install {
     /// The namespace of the sandboxes, for nothing else.
     pub namespace: String,
-    /// The account that uses them.
+    /// The account that uses the sandboxes.
     pub account: String,
-    /// The account's namespace; the sandboxes' own when there is none.
+    /// The account's namespace; by default the sandboxes' own.
     pub account_namespace: Option<String>,
-    /// What the account's rights are for.
-    pub features: Features,
-    /// How strict the cluster is with the pods of the namespace.
+    /// What the mode needs.
+    pub needs: ModeNeeds,
+    /// The Pod Security level that the cluster enforces in the namespace.
     pub pod_security: PodSecurity,
-    /// An image with `podbay` in it, for a job that removes what is over. No job without it.
+    /// An image with `podbay` in it, for the reaper. Without it there is no reaper.
     pub reaper_image: Option<String>,
-    /// The namespace of that job and its account, which is made too; named after the sandboxes' own when there is none.
+    /// The namespace of the reaper and its account, which is created too; by default named after the sandboxes' own.
     pub reaper_namespace: Option<String>,
 }
 
 /// A level of the Pod Security Standards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PodSecurity {
-    /// What Podbay's pods keep to by themselves.
+    /// The level that Podbay's pods meet by default.
     #[default]
     Restricted,
     /// For images that have to run as root.
@@ -53,13 +56,14 @@ impl PodSecurity {
     }
 }
 
-impl Default for Install {
-    fn default() -> Self {
+impl Install {
+    /// The manifests for what a mode needs, with the usual names.
+    pub fn new(needs: ModeNeeds) -> Self {
         Self {
-            namespace: "podbay-sandboxes".into(),
+            namespace: DEFAULT_NAMESPACE.into(),
             account: "podbay".into(),
             account_namespace: None,
-            features: Features { network_rules: true, ..Features::default() },
+            needs,
             pod_security: PodSecurity::Restricted,
             reaper_image: None,
             reaper_namespace: None,
@@ -67,9 +71,9 @@ impl Default for Install {
     }
 }
 
-/// An account and what it may do.
+/// An account and its rights.
 struct Grant<'a> {
-    /// What the role is called, and its binding.
+    /// The name of the role and its binding.
     role: String,
     account: &'a str,
     /// The account's namespace.
@@ -82,7 +86,7 @@ impl Install {
     /// The manifests, as YAML.
     ///
     /// # Errors
-    /// When a name can't be one on a cluster.
+    /// When a name isn't valid on a cluster.
     pub fn manifests(&self) -> Result<String> {
         let home = self.account_namespace.as_deref().unwrap_or(&self.namespace);
         for (what, name) in [("namespace", self.namespace.as_str()), ("account", &self.account), ("namespace", home)] {
@@ -102,7 +106,7 @@ impl Install {
             role: self.role_name(""),
             account: &self.account,
             home,
-            rights: self.features.rights(),
+            rights: self.needs.rights.clone(),
             why: "Just what Podbay does.",
         }));
         let mut accounts = vec![(home.to_owned(), self.account.clone())];
@@ -111,17 +115,16 @@ impl Install {
             parts.extend(self.reaper(image, &reaper)?);
             accounts.push((reaper, reaper::ACCOUNT.to_owned()));
         }
-        if self.features.namespace_per_sandbox {
+        if self.needs.cluster_wide {
             parts.push(self.admission(&accounts));
         }
         Ok(parts.join("---\n"))
     }
 
-    /// A role with an account's rights, and its binding. With a namespace for each sandbox there is no namespace that the role
-    /// could be in.
+    /// A role with an account's rights, and its binding. With a namespace for each sandbox the role has to be the cluster's.
     fn granted(&self, grant: &Grant<'_>) -> [String; 2] {
         let Grant { role, account, home, rights, why } = grant;
-        let (kind, namespace) = match self.features.namespace_per_sandbox {
+        let (kind, namespace) = match self.needs.cluster_wide {
             true => ("ClusterRole", String::new()),
             false => ("Role", format!("  namespace: {}\n", self.namespace)),
         };
@@ -169,9 +172,9 @@ subjects:
         [text, binding]
     }
 
-    /// What belongs to the whole cluster mustn't be taken for that of another namespace's sandboxes.
+    /// A name of the whole cluster mustn't clash with that of another installation.
     fn role_name(&self, suffix: &str) -> String {
-        match self.features.namespace_per_sandbox {
+        match self.needs.cluster_wide {
             true => format!("podbay-sandboxes-{}{suffix}", self.namespace),
             false => format!("podbay-sandboxes{suffix}"),
         }
@@ -214,11 +217,20 @@ metadata:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::raw::Features;
+
+    fn install(features: Features) -> Install {
+        Install::new(features.needs())
+    }
+
+    fn usual() -> Install {
+        install(Features { network_rules: true, ..Features::default() })
+    }
 
     #[test]
     fn names_are_checked_before_they_are_written() {
         let bad = |change: fn(&mut Install), word: &str| {
-            let mut install = Install::default();
+            let mut install = usual();
             change(&mut install);
             let message = install.manifests().unwrap_err().to_string();
             assert!(message.contains(word), "{message}");
@@ -238,10 +250,10 @@ mod tests {
 
     #[test]
     fn a_role_is_the_clusters_only_where_it_has_to_be() {
-        let plain = Install::default().manifests().unwrap();
+        let plain = usual().manifests().unwrap();
         assert!(!plain.contains("ClusterRole") && !plain.contains("CronJob") && plain.contains("networkpolicies"));
         let features = Features { namespace_per_sandbox: true, ..Features::default() };
-        let wide = Install { features, ..Install::default() }.manifests().unwrap();
+        let wide = install(features).manifests().unwrap();
         assert!(wide.contains("kind: ClusterRoleBinding") && !wide.contains("networkpolicies"));
         // Two of them in one cluster each have their own.
         let names: Vec<_> =
@@ -252,7 +264,7 @@ mod tests {
     /// The job ran as the account that may make pods and run commands in them, among the sandboxes.
     #[test]
     fn the_reaper_is_an_account_of_its_own_outside_the_sandboxes_namespace() {
-        let install = Install { reaper_image: Some("podbay:1".into()), ..Install::default() };
+        let install = Install { reaper_image: Some("podbay:1".into()), ..usual() };
         let parts: Vec<serde_json::Value> = install
             .manifests()
             .unwrap()
@@ -281,7 +293,7 @@ mod tests {
     #[test]
     fn rights_in_the_whole_cluster_come_with_a_policy_that_bounds_them() {
         let features = Features { namespace_per_sandbox: true, ..Features::default() };
-        let wide = Install { features, reaper_image: Some("podbay:1".into()), ..Install::default() };
+        let wide = Install { reaper_image: Some("podbay:1".into()), ..install(features) };
         let text = wide.manifests().unwrap();
         assert!(text.contains("kind: ValidatingAdmissionPolicy\n"), "{text}");
         assert!(text.contains("kind: ValidatingAdmissionPolicyBinding\n"), "{text}");
@@ -289,6 +301,16 @@ mod tests {
             assert!(text.contains(&format!("'system:serviceaccount:{account}'")), "{text}");
         }
         assert!(!text.contains("secrets"), "{text}");
-        assert!(!Install::default().manifests().unwrap().contains("ValidatingAdmissionPolicy"));
+        assert!(!usual().manifests().unwrap().contains("ValidatingAdmissionPolicy"));
+    }
+
+    /// A reaper that may not list network policies failed on every run.
+    #[test]
+    fn a_reaper_is_told_what_it_must_not_look_for() {
+        let job = |features: Features| {
+            Install { reaper_image: Some("podbay:1".into()), ..install(features) }.manifests().unwrap()
+        };
+        assert!(job(Features::default()).contains("\"--set\", \"raw.block_network=false\""));
+        assert!(!job(Features { network_rules: true, ..Features::default() }).contains("raw.block_network"));
     }
 }

@@ -1,5 +1,5 @@
-//! The job that removes what is over. It has a namespace and an account of its own: whoever takes over a sandbox, or may run
-//! commands in all of them, finds neither its pod nor its token there, and it can't make sandboxes itself.
+//! The reaper, a CronJob. It has a namespace and an account of its own: whoever takes over a sandbox, or may run commands in
+//! all of them, finds neither its pod nor its token there, and it can't create sandboxes itself.
 
 use super::{Grant, Install, PodSecurity, account, namespace};
 use crate::error::{Error, Result};
@@ -39,13 +39,11 @@ impl Install {
             role: self.role_name("-reaper"),
             account: ACCOUNT,
             home,
-            rights: self.features.reaper_rights(),
+            rights: self.needs.reaper_rights.clone(),
             why: "Just what removing takes.",
         }));
-        let per_sandbox = match self.features.namespace_per_sandbox {
-            true => ", \"--set\", \"raw.namespace_per_sandbox=true\"",
-            false => "",
-        };
+        let settings = self.needs.reaper_settings.iter();
+        let settings: String = settings.map(|setting| format!(", \"--set\", \"{setting}\"")).collect();
         parts.push(format!(
             "\
 # Removes sandboxes that are over. Each sandbox ends itself; this is for those whose node is gone, and for what they left.
@@ -81,7 +79,7 @@ spec:
           containers:
             - name: reaper
               image: \"{image}\"
-              command: [\"podbay\", \"--json\", \"reap\", \"--mode\", \"raw\", \"--namespace\", \"{namespace}\"{per_sandbox}]
+              command: [\"podbay\", \"--json\", \"reap\", \"--mode\", \"{mode}\", \"--namespace\", \"{namespace}\"{settings}]
               resources:
                 requests: {{cpu: 10m, memory: 32Mi}}
                 limits: {{cpu: 500m, memory: 128Mi}}
@@ -92,6 +90,7 @@ spec:
                   drop: [ALL]
 ",
             namespace = self.namespace,
+            mode = self.needs.mode,
         ));
         Ok(parts)
     }

@@ -1,9 +1,9 @@
-//! Whether a pod is over, usable, or out of reach. The sandbox's own container decides, not the pod's phase: a service mesh
-//! may have put a sidecar beside it, which runs on when the sandbox has ended and isn't ready when the sandbox is.
+//! Whether a pod has ended, is usable, or is out of reach. The sandbox's own container decides, not the pod's phase: a service
+//! mesh's sidecar keeps running when the sandbox has ended, and may not be ready when the sandbox is.
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
 
-/// How a pod ends or has ended, if it does.
+/// How a pod has ended or is ending, if it has or is.
 pub(crate) fn ending(pod: &Pod, container: &str) -> Option<String> {
     if pod.metadata.deletion_timestamp.is_some() {
         return Some("it is being deleted".into());
@@ -22,13 +22,13 @@ pub(crate) fn ending(pod: &Pod, container: &str) -> Option<String> {
     stays_down.then(|| format!("it has ended ({})", ended.reason.as_deref().unwrap_or("no reason given")))
 }
 
-/// Whether the sandbox's container runs, as far as its node last told.
+/// Whether the sandbox's container is running, by its node's last report.
 pub(crate) fn is_running(pod: &Pod, container: &str) -> bool {
     let state = container_of(pod, container).and_then(|status| status.state.as_ref());
     state.is_some_and(|state| state.running.is_some())
 }
 
-/// Whether a pod that was brought up is up: neither over, nor restarting, nor out of reach.
+/// Whether a pod is ready for use: it hasn't ended, isn't restarting, and its node is in reach.
 pub(crate) fn is_ready(pod: &Pod, container: &str) -> bool {
     let ready = ready_condition(pod);
     let others_are_not = || ready.is_some_and(|ready| ready.reason.as_deref() == Some("ContainersNotReady"));
@@ -37,11 +37,11 @@ pub(crate) fn is_ready(pod: &Pod, container: &str) -> bool {
         && (ready.is_some_and(|ready| ready.status == "True") || others_are_not())
 }
 
-/// The node that a pod is on, if the cluster has lost touch with it.
+/// The node that a pod is on, if the cluster has lost contact with it.
 ///
-/// The control plane then marks the node's pods as not ready, and leaves the rest of their status as the node last told it:
+/// The control plane then marks the node's pods as not ready, and leaves the rest of their status as the node last reported it:
 /// <https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/controller/util/node/controller_utils.go> (`MarkPodsNotReady`).
-/// A kubelet that is there gives a reason when it says that a pod isn't ready.
+/// A live kubelet gives a reason when it reports that a pod isn't ready.
 pub(crate) fn lost_node(pod: &Pod, container: &str) -> Option<String> {
     let marked = ready_condition(pod)
         .is_some_and(|ready| ready.status == "False" && ready.reason.as_deref().is_none_or(str::is_empty));
@@ -49,7 +49,7 @@ pub(crate) fn lost_node(pod: &Pod, container: &str) -> Option<String> {
     pod.spec.as_ref()?.node_name.clone().filter(|_| marked && fine)
 }
 
-/// Whether the sandbox's container was started again.
+/// Whether the sandbox's container was restarted.
 pub(crate) fn was_restarted(pod: &Pod, container: &str) -> bool {
     container_of(pod, container).is_some_and(|status| status.restart_count > 0)
 }

@@ -1,4 +1,4 @@
-//! A pod: until it runs, and whether it is over.
+//! Pods: their start, and whether they have ended.
 
 pub(crate) mod health;
 pub(crate) mod startup;

@@ -1,19 +1,18 @@
-//! Waits by a watch until a pod runs, and knows when it never will.
+//! Waits by a watch until a pod runs, and notices when it never will.
 
 use std::time::Duration;
 
-use futures_util::TryStreamExt;
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use kube::Api;
-use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::api::ListParams;
 use tokio::time::Instant;
 
+use crate::api::follow::{Judge, Outcome, Verdict, follow};
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
 use crate::pod::health;
-use crate::retry::{Pauses, passes};
 
-/// Why a container waits that won't start by waiting. See
+/// Reasons for which a container waits and that waiting doesn't mend. See
 /// <https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/kubelet/images/types.go> and `pkg/kubelet/container/sync_result.go`.
 const HOPELESS: [&str; 7] = [
     "InvalidImageName",
@@ -25,10 +24,10 @@ const HOPELESS: [&str; 7] = [
     "CrashLoopBackOff",
 ];
 
-/// Why a container waits whose image couldn't be pulled. The kubelet tries again after 10 s, 20 s and so on.
+/// Reasons for which a container waits whose image couldn't be pulled. The kubelet retries after 10 s, 20 s and so on.
 const PULLING: [&str; 3] = ["ErrImagePull", "ImagePullBackOff", "RegistryUnavailable"];
 
-/// What a registry says when trying again won't help: there is no such image, or not for this account.
+/// What a registry says when a retry can't help: no such image, or not for this account.
 const REFUSED: [&str; 7] = [
     "not found",
     "manifest unknown",
@@ -39,63 +38,85 @@ const REFUSED: [&str; 7] = [
     "no match for platform",
 ];
 
-/// How long a registry may be out of reach: the kubelet's first three attempts.
-const PULL_PATIENCE: Duration = Duration::from_secs(40);
+/// How long a registry may be out of reach by default: the kubelet's first three attempts.
+pub(crate) const PULL_PATIENCE: Duration = Duration::from_secs(40);
 
 /// How many of a pod's events go into a message.
 const EVENTS: usize = 8;
 
-/// What is said of a pod that did run and won't any more.
-const ENDED: &str = "it has ended";
-
-/// What to wait for.
-pub(crate) struct Waiting<'a> {
+/// Waits for pods of a namespace to start.
+pub(crate) struct StartupWatch<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) timeout: Duration,
-    pub(crate) patience: Patience<'a>,
+    pub(crate) policy: StartupPolicy<'a>,
 }
 
-/// What is put up with.
-pub(crate) struct Patience<'a> {
+/// What counts as a failure to start.
+pub(crate) struct StartupPolicy<'a> {
     /// The container that has to run.
     pub(crate) container: &'a str,
-    /// Whether a node may come yet.
+    /// Whether to wait for a node where none fits now.
     pub(crate) wait_for_node: bool,
-    /// Whether the sandbox was never handed over: then a container that ends is a failure. Later it may have run out of
-    /// memory, and is started again, after a while if that happens often.
+    /// Whether nobody has used the sandbox yet: then a container that ends is a failure. Later on it may have run out of
+    /// memory; the kubelet starts it again, after a while if that happens often.
     pub(crate) fresh: bool,
+    /// How long a registry may be out of reach.
+    pub(crate) pull_patience: Duration,
 }
 
-/// How far a pod is.
+/// Why a pod doesn't run.
 #[derive(Debug, PartialEq, Eq)]
-enum State {
-    Running,
-    Waiting(String),
-    /// It may still go well, and is waited for no longer than [`PULL_PATIENCE`].
-    Doubtful(String),
-    Failed(String),
+pub(crate) enum StartupFailure {
+    /// It can't start.
+    CannotStart(String),
+    /// It did run, and has ended: its time may be up.
+    Ended(String),
+    /// It is being deleted.
+    Deleted,
 }
 
-impl Waiting<'_> {
+impl Judge<Pod> for StartupPolicy<'_> {
+    type Failure = StartupFailure;
+
+    fn judge(&self, pod: &Pod) -> Verdict<StartupFailure> {
+        judge(pod, self)
+    }
+
+    fn patience(&self) -> Duration {
+        self.pull_patience
+    }
+}
+
+/// Judges a pod that runs already: it isn't waited for, only its failure is.
+struct KeepsRunning<'a>(&'a StartupPolicy<'a>);
+
+impl Judge<Pod> for KeepsRunning<'_> {
+    type Failure = StartupFailure;
+
+    fn judge(&self, pod: &Pod) -> Verdict<StartupFailure> {
+        match self.0.judge(pod) {
+            Verdict::Ready => Verdict::Waiting("running".into()),
+            other => other,
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        self.0.patience()
+    }
+}
+
+impl StartupWatch<'_> {
     /// Waits until the pod's container runs.
     ///
     /// # Errors
-    /// As soon as it is clear that it won't, with what the cluster says about it.
+    /// As soon as it is clear that it won't, with the pod's events.
     pub(crate) async fn until_running(&self, pod: Pod) -> Result<Pod> {
-        let mut state = "just made".to_owned();
-        match tokio::time::timeout_at(
-            Instant::now() + self.timeout,
-            self.follow(&pod, &mut state, |pod| self.judge(pod)),
-        )
-        .await
-        {
-            Ok(Ok(Ok(running))) => Ok(running),
-            // Its time may be up; it did start once.
-            Ok(Ok(Err(how))) if how.starts_with(ENDED) => Err(Error::PodGone { pod: self.label(&pod), how }),
-            Ok(Ok(Err(reason))) => {
-                Err(Error::Startup { pod: self.label(&pod), reason, events: self.events(&pod).await })
-            }
-            Ok(Err(error)) => Err(error),
+        let mut state = "just created".to_owned();
+        let following = follow(self.pods(), pod.clone(), &self.policy, &mut state);
+        match tokio::time::timeout_at(Instant::now() + self.timeout, following).await {
+            Ok(Ok(Outcome::Ready(running))) => Ok(running),
+            Ok(Ok(outcome)) => Err(self.failed(&pod, outcome).await),
+            Ok(Err(error)) => Err(Error::api("watch the pod")(error)),
             Err(_) => Err(Error::StartupTimeout {
                 pod: self.label(&pod),
                 seconds: self.timeout.as_secs(),
@@ -105,99 +126,47 @@ impl Waiting<'_> {
         }
     }
 
-    /// Waits until it is clear that a pod won't go on running: a container that ends at once has run too.
+    /// Waits until it is clear that a pod won't keep running: a container that ends at once has run too.
     pub(crate) async fn until_failed(&self, pod: &Pod) -> Error {
-        let mut state = String::new();
-        match self
-            .follow(pod, &mut state, |pod| match self.judge(pod) {
-                State::Running => State::Waiting("running".into()),
-                other => other,
-            })
-            .await
-        {
-            Ok(Err(reason)) => Error::Startup { pod: self.label(pod), reason, events: self.events(pod).await },
-            Err(error) => error,
-            Ok(Ok(_)) => std::future::pending().await,
+        match follow(self.pods(), pod.clone(), &KeepsRunning(&self.policy), &mut String::new()).await {
+            Ok(Outcome::Ready(_)) => std::future::pending().await,
+            Ok(outcome) => self.failed(pod, outcome).await,
+            Err(error) => Error::api("watch the pod")(error),
         }
     }
 
     /// Why a pod that ran a moment ago doesn't any more, if that is so.
     pub(crate) async fn failure(&self, pod: &Pod) -> Option<Error> {
-        let pods: Api<Pod> = Api::namespaced(self.cluster.client.clone(), &self.cluster.namespace);
-        let newer = pods.get_opt(pod.metadata.name.as_deref()?).await.ok()??;
-        match self.judge(&newer) {
-            State::Failed(reason) => {
-                Some(Error::Startup { pod: self.label(pod), reason, events: self.events(pod).await })
-            }
+        let newer = self.pods().get_opt(pod.metadata.name.as_deref()?).await.ok()??;
+        match self.policy.judge(&newer) {
+            Verdict::Failed(failure) => Some(self.failed(pod, Outcome::Failed(failure)).await),
             _ => None,
         }
     }
 
-    async fn follow(&self, pod: &Pod, told: &mut String, judge: impl Fn(&Pod) -> State) -> Result<Result<Pod, String>> {
-        let pods: Api<Pod> = Api::namespaced(self.cluster.client.clone(), &self.cluster.namespace);
-        let name = pod.metadata.name.clone().unwrap_or_default();
-        let only = WatchParams::default().fields(&format!("metadata.name={name}"));
-        let gone = || Ok(Err("it was deleted".to_owned()));
-        let mut doubt = Doubt::default();
-        let mut pod = pod.clone();
-        let mut pauses = Pauses::default();
-        loop {
-            match doubt.weigh(judge(&pod)) {
-                State::Running => return Ok(Ok(pod)),
-                State::Failed(reason) => return Ok(Err(reason)),
-                State::Waiting(state) | State::Doubtful(state) => *told = state,
+    async fn failed(&self, pod: &Pod, outcome: Outcome<Pod, StartupFailure>) -> Error {
+        let label = self.label(pod);
+        match outcome {
+            Outcome::Failed(StartupFailure::CannotStart(reason)) | Outcome::Doubted(reason) => {
+                Error::Startup { pod: label, reason, events: self.events(pod).await }
             }
-            let version = pod.metadata.resource_version.clone().unwrap_or_default();
-            match pods.watch(&only, &version).await {
-                Ok(events) => {
-                    let mut events = Box::pin(events);
-                    loop {
-                        let event = tokio::select! {
-                            event = events.try_next() => event,
-                            reason = doubt.outlasted() => return Ok(Err(reason)),
-                        };
-                        match event {
-                            Ok(Some(WatchEvent::Added(newer) | WatchEvent::Modified(newer))) => {
-                                if newer.metadata.uid != pod.metadata.uid {
-                                    return gone();
-                                }
-                                match doubt.weigh(judge(&newer)) {
-                                    State::Running => return Ok(Ok(newer)),
-                                    State::Failed(reason) => return Ok(Err(reason)),
-                                    State::Waiting(state) | State::Doubtful(state) => *told = state,
-                                }
-                            }
-                            Ok(Some(WatchEvent::Deleted(_))) => return gone(),
-                            Ok(Some(WatchEvent::Bookmark(_))) => {}
-                            // A version that is too old, or the watch's normal end: look, and watch from there.
-                            Ok(Some(WatchEvent::Error(_)) | None) | Err(_) => break,
-                        }
-                    }
-                }
-                Err(error) if Error::code(&error) == Some(410) => {}
-                // The API server may be busy, or restarting.
-                Err(error) if passes(&error) => tracing::debug!(%error, "watching again"),
-                Err(error) => return Err(Error::api("watch the pod")(error)),
+            Outcome::Failed(StartupFailure::Ended(how)) => Error::PodGone { pod: label, how },
+            Outcome::Failed(StartupFailure::Deleted) => {
+                Error::PodGone { pod: label, how: "it is being deleted".into() }
             }
-            tokio::time::sleep(pauses.next()).await;
-            match pods.get_opt(&name).await {
-                Ok(Some(newer)) if newer.metadata.uid == pod.metadata.uid => pod = newer,
-                Ok(_) => return gone(),
-                Err(error) if passes(&error) => tracing::debug!(%error, "looking again"),
-                Err(error) => return Err(Error::api("get the pod")(error)),
-            }
+            Outcome::Deleted | Outcome::Ready(_) => Error::PodGone { pod: label, how: "it was deleted".into() },
         }
     }
 
-    fn judge(&self, pod: &Pod) -> State {
-        judge(pod, &self.patience)
+    fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.cluster.client.clone(), &self.cluster.namespace)
     }
 
     fn label(&self, pod: &Pod) -> String {
         format!("{}/{}", self.cluster.namespace, pod.metadata.name.as_deref().unwrap_or("?"))
     }
 
-    /// What the cluster recorded about a pod, as lines of a message.
+    /// The pod's events, as lines of a message.
     async fn events(&self, pod: &Pod) -> String {
         let api: Api<Event> = Api::namespaced(self.cluster.client.clone(), &self.cluster.namespace);
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
@@ -220,55 +189,38 @@ impl Waiting<'_> {
     }
 }
 
-/// Since when it is doubtful whether a pod will run, and why. Between two attempts to pull an image the pod looks well.
-#[derive(Default)]
-struct Doubt(Option<(Instant, String)>);
-
-impl Doubt {
-    fn weigh(&mut self, state: State) -> State {
-        let State::Doubtful(reason) = state else { return state };
-        let since = self.0.as_ref().map_or_else(Instant::now, |(since, _)| *since);
-        self.0 = Some((since, reason.clone()));
-        if since.elapsed() < PULL_PATIENCE { State::Doubtful(reason) } else { State::Failed(reason) }
-    }
-
-    /// Waits until there was doubt for too long.
-    async fn outlasted(&self) -> String {
-        let Some((since, reason)) = &self.0 else { return std::future::pending().await };
-        tokio::time::sleep_until(*since + PULL_PATIENCE).await;
-        reason.clone()
-    }
-}
-
-fn judge(pod: &Pod, patience: &Patience<'_>) -> State {
-    let Some(status) = &pod.status else { return State::Waiting("nobody looked at it yet".into()) };
+fn judge(pod: &Pod, policy: &StartupPolicy<'_>) -> Verdict<StartupFailure> {
+    let cannot_start = |reason: String| Verdict::Failed(StartupFailure::CannotStart(reason));
+    let Some(status) = &pod.status else { return Verdict::Waiting("not seen by the scheduler yet".into()) };
     if pod.metadata.deletion_timestamp.is_some() {
-        return State::Failed("it is being deleted".into());
+        return Verdict::Failed(StartupFailure::Deleted);
     }
-    let ours = health::container_of(pod, patience.container);
-    // Other containers are a service mesh's, or the user's own: neither keeps ours from running. Those before it do.
+    let ours = health::container_of(pod, policy.container);
+    // Sidecars are a service mesh's or the user's own, and don't keep ours from running. Init containers do.
     let needed = || status.init_container_statuses.iter().flatten().chain(ours);
-    if let Some(how) = health::ending(pod, patience.container) {
+    if let Some(how) = health::ending(pod, policy.container) {
         let phase = status.phase.as_deref().unwrap_or("?");
         let details = needed().find_map(ending).unwrap_or_else(|| {
             let words = [status.reason.as_deref(), status.message.as_deref()];
             words.into_iter().flatten().collect::<Vec<_>>().join(": ")
         });
-        return State::Failed(match (patience.fresh, phase) {
-            (true, "Failed" | "Succeeded") => format!("it ended at once ({phase}) {details}"),
-            (true, _) => format!("it ended by itself: {details}"),
-            (false, "Failed" | "Succeeded") => format!("{ENDED} ({phase}) {details}"),
-            (false, _) => how,
+        return Verdict::Failed(match (policy.fresh, phase) {
+            (true, "Failed" | "Succeeded") => {
+                StartupFailure::CannotStart(format!("it ended at once ({phase}) {details}"))
+            }
+            (true, _) => StartupFailure::CannotStart(format!("it ended by itself: {details}")),
+            (false, "Failed" | "Succeeded") => StartupFailure::Ended(format!("it has ended ({phase}) {details}")),
+            (false, _) => StartupFailure::Ended(how),
         });
     }
     if let Some(ours) = ours {
         let ended = ours.restart_count > 0 || ours.state.as_ref().is_some_and(|state| state.terminated.is_some());
-        if patience.fresh && ended {
-            return State::Failed(format!("it ended by itself: {}", ending(ours).unwrap_or_default()));
+        if policy.fresh && ended {
+            return cannot_start(format!("it ended by itself: {}", ending(ours).unwrap_or_default()));
         }
         let running = ours.state.as_ref().is_some_and(|state| state.running.is_some());
         if running && ours.started != Some(false) {
-            return State::Running;
+            return Verdict::Ready;
         }
     }
     for one in needed() {
@@ -279,26 +231,26 @@ fn judge(pod: &Pod, patience: &Patience<'_>) -> State {
         let words = format!("container {}: {reason}: {message}{before}", one.name);
         let lower = message.to_ascii_lowercase();
         let pulling = PULLING.contains(&reason);
-        if pulling && REFUSED.iter().any(|word| lower.contains(word)) || patience.fresh && HOPELESS.contains(&reason) {
-            return State::Failed(words);
+        if pulling && REFUSED.iter().any(|word| lower.contains(word)) || policy.fresh && HOPELESS.contains(&reason) {
+            return cannot_start(words);
         }
         if pulling {
-            return State::Doubtful(words);
+            return Verdict::Doubtful(words);
         }
         if HOPELESS.contains(&reason) {
-            return State::Waiting(words);
+            return Verdict::Waiting(words);
         }
     }
     let scheduled = status.conditions.iter().flatten().find(|condition| condition.type_ == "PodScheduled");
     if let Some(condition) = scheduled.filter(|condition| condition.status == "False") {
         let message = condition.message.as_deref().unwrap_or("no node takes it");
-        if condition.reason.as_deref() == Some("Unschedulable") && !patience.wait_for_node {
-            return State::Failed(format!("no node takes it: {message}"));
+        if condition.reason.as_deref() == Some("Unschedulable") && !policy.wait_for_node {
+            return cannot_start(format!("no node takes it: {message}"));
         }
-        return State::Waiting(format!("no node yet: {message}"));
+        return Verdict::Waiting(format!("no node yet: {message}"));
     }
     let waiting = needed().find_map(|one| one.state.as_ref()?.waiting.as_ref()?.reason.clone());
-    State::Waiting(waiting.unwrap_or_else(|| "its container hasn't started".into()))
+    Verdict::Waiting(waiting.unwrap_or_else(|| "its container hasn't started".into()))
 }
 
 /// How a container ended, now or the last time.
@@ -315,9 +267,15 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn state(status: Value, wait_for_node: bool) -> State {
+    fn verdict(status: Value, wait_for_node: bool) -> Verdict<StartupFailure> {
         let pod = serde_json::from_value(json!({"metadata": {}, "status": status})).unwrap();
-        judge(&pod, &Patience { container: "sandbox", wait_for_node, fresh: !wait_for_node })
+        let policy =
+            StartupPolicy { container: "sandbox", wait_for_node, fresh: !wait_for_node, pull_patience: PULL_PATIENCE };
+        judge(&pod, &policy)
+    }
+
+    fn cannot_start(reason: &str) -> Verdict<StartupFailure> {
+        Verdict::Failed(StartupFailure::CannotStart(reason.into()))
     }
 
     #[test]
@@ -326,34 +284,37 @@ mod tests {
             json!({"phase": "Pending", "containerStatuses": [
                 {"name": "sandbox", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state}]})
         };
-        assert_eq!(state(one(json!({"running": {}})), false), State::Running);
+        assert_eq!(verdict(one(json!({"running": {}})), false), Verdict::Ready);
         assert_eq!(
-            state(one(json!({"waiting": {"reason": "ContainerCreating"}})), false),
-            State::Waiting("ContainerCreating".into())
+            verdict(one(json!({"waiting": {"reason": "ContainerCreating"}})), false),
+            Verdict::Waiting("ContainerCreating".into())
         );
         let pull = json!({"waiting": {"reason": "ErrImagePull", "message": "not found"}});
-        assert_eq!(state(one(pull), false), State::Failed("container sandbox: ErrImagePull: not found".into()));
+        assert_eq!(verdict(one(pull), false), cannot_start("container sandbox: ErrImagePull: not found"));
         // A registry that can't be reached may be back at the kubelet's next attempt.
         for reason in PULLING {
             let blip = json!({"waiting": {"reason": reason, "message": "dial tcp: i/o timeout"}});
-            assert!(matches!(state(one(blip), false), State::Doubtful(_)), "{reason}");
+            assert!(matches!(verdict(one(blip), false), Verdict::Doubtful(_)), "{reason}");
         }
         // A sandbox that ran before is started again, in the end; one that never did won't be.
         let crashes = json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 20s"}});
-        assert!(matches!(state(one(crashes.clone()), false), State::Failed(_)));
-        assert!(matches!(state(one(crashes), true), State::Waiting(_)));
+        assert!(matches!(verdict(one(crashes.clone()), false), Verdict::Failed(_)));
+        assert!(matches!(verdict(one(crashes), true), Verdict::Waiting(_)));
         // A new pod's container must not end; an older one's is started again.
         let ended = json!({"terminated": {"exitCode": 7, "reason": "Error"}});
         let words = "it ended by itself: container sandbox ended with code 7 (Error)";
-        assert_eq!(state(one(ended.clone()), false), State::Failed(words.into()));
-        assert!(matches!(state(one(ended), true), State::Waiting(_)));
+        assert_eq!(verdict(one(ended.clone()), false), cannot_start(words));
+        assert!(matches!(verdict(one(ended), true), Verdict::Waiting(_)));
         let deadline = json!({"phase": "Failed", "reason": "DeadlineExceeded"});
-        assert_eq!(state(deadline.clone(), false), State::Failed("it ended at once (Failed) DeadlineExceeded".into()));
-        assert_eq!(state(deadline, true), State::Failed("it has ended (Failed) DeadlineExceeded".into()));
+        assert_eq!(verdict(deadline.clone(), false), cannot_start("it ended at once (Failed) DeadlineExceeded"));
+        assert_eq!(
+            verdict(deadline, true),
+            Verdict::Failed(StartupFailure::Ended("it has ended (Failed) DeadlineExceeded".into()))
+        );
         let unschedulable = json!({"phase": "Pending", "conditions": [
             {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]});
-        assert_eq!(state(unschedulable.clone(), false), State::Failed("no node takes it: 0/1 nodes".into()));
-        assert_eq!(state(unschedulable, true), State::Waiting("no node yet: 0/1 nodes".into()));
+        assert_eq!(verdict(unschedulable.clone(), false), cannot_start("no node takes it: 0/1 nodes"));
+        assert_eq!(verdict(unschedulable, true), Verdict::Waiting("no node yet: 0/1 nodes".into()));
     }
 
     #[test]
@@ -363,22 +324,8 @@ mod tests {
             json!({"phase": "Running", "containerStatuses": [status("istio-proxy", sidecar), status("sandbox", ours)]})
         };
         let crashes = || json!({"waiting": {"reason": "CrashLoopBackOff"}});
-        assert_eq!(state(beside(crashes(), json!({"running": {}})), false), State::Running);
+        assert_eq!(verdict(beside(crashes(), json!({"running": {}})), false), Verdict::Ready);
         let creating = json!({"waiting": {"reason": "ContainerCreating"}});
-        assert!(matches!(state(beside(crashes(), creating), false), State::Waiting(_)));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn doubt_ends_by_itself_and_is_not_forgotten_between_attempts() {
-        let mut doubt = Doubt::default();
-        assert_eq!(doubt.weigh(State::Waiting("creating".into())), State::Waiting("creating".into()));
-        assert_eq!(doubt.weigh(State::Doubtful("a".into())), State::Doubtful("a".into()));
-        tokio::time::sleep(PULL_PATIENCE / 2).await;
-        doubt.weigh(State::Waiting("creating".into()));
-        assert_eq!(doubt.weigh(State::Doubtful("b".into())), State::Doubtful("b".into()));
-        let begun = Instant::now();
-        assert_eq!(doubt.outlasted().await, "b");
-        assert_eq!(begun.elapsed(), PULL_PATIENCE / 2);
-        assert_eq!(doubt.weigh(State::Doubtful("c".into())), State::Failed("c".into()));
+        assert!(matches!(verdict(beside(crashes(), creating), false), Verdict::Waiting(_)));
     }
 }

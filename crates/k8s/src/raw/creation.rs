@@ -1,4 +1,4 @@
-//! Finds a sandbox or makes it.
+//! Finds a sandbox or creates it.
 
 use std::time::{Duration, Instant};
 
@@ -7,55 +7,54 @@ use k8s_openapi::api::core::v1::Pod;
 use podbay_client::Sandbox;
 use podbay_client::provider::{Provided, Wanted};
 
-use super::config::Config;
-use super::lease::{self, Deletion, Holder};
+use super::attach::channel;
+use super::lease::{self, Holder};
 use super::manifest::{self, CONTAINER};
-use super::occupant::{Occupant, holder, holder_of};
-use super::place::Place;
+use super::namespace::SandboxNamespace;
+use super::pod_state::{PodState, holder, holder_of};
 use super::pool::claim::{self, Candidate};
-use super::{Raw, network, pulse, setup};
-use crate::bootstrap::Limits;
-use crate::channel::exec::{Container, ExecChannel};
+use super::{Raw, network, setup};
 use crate::error::{Error, Result};
-use crate::names::{self, HOME, IDLE_TTL, Marks, POOL, TTL};
-use crate::pod::health::{is_running, lost_node};
-use crate::pod::startup::{Patience, Waiting};
+use crate::lifetime::LifetimeLimits;
+use crate::names::{self, HOME, IDLE_TTL, Metadata, TTL};
+use crate::pod::health::is_running;
+use crate::sandbox_object::{Deletion, SandboxObject, SandboxObjects, unchanged};
 
-/// How often a sandbox whose pod is replaced meanwhile is looked at again.
+/// How often a sandbox is looked at again whose pod others replace.
 const ATTEMPTS: usize = 20;
 
-/// How long to wait for pods that are about to go when a quota is full. They have two seconds to end, and are still counted
-/// for a while after that.
+/// How long to wait for pods that are being deleted when a quota is full. They have two seconds to end, and count for a while
+/// after that.
 const QUOTA_PATIENCE: Duration = Duration::from_secs(8);
 
-/// How a sandbox is wanted.
-pub(super) struct Wish {
+/// The sandbox that a caller asks for.
+pub(super) struct SandboxSpec {
     pub(super) name: String,
-    pub(super) marks: Marks,
-    pub(super) limits: Limits,
+    pub(super) metadata: Metadata,
+    pub(super) limits: LifetimeLimits,
 }
 
-/// What became of an attempt to claim a pod.
-enum Claimed {
+/// How an attempt to claim a pod ended.
+enum ClaimOutcome {
     /// The caller has it.
     Ours(Provided),
     /// Somebody else has it.
     Taken,
-    /// The Lease has it, and it doesn't answer this caller.
+    /// The Lease owns it, and its podbayd doesn't answer this caller.
     Unusable(Holder),
 }
 
 /// How far this caller is with a Lease.
-struct Progress {
+struct CreationProgress {
     /// When it last wrote to it.
     written: Instant,
-    /// Whether what has to be there before a pod is there.
+    /// Whether everything exists that a pod needs.
     prepared: bool,
-    /// Whether it has just named a pod that nobody can have made yet.
+    /// Whether it has just named a pod that nobody can have created yet.
     new_pod: bool,
 }
 
-/// A sandbox that is being made. When its maker gives up in the middle, it is removed.
+/// A sandbox that is being created. It is removed when its creator gives up.
 struct Unfinished<'a> {
     raw: &'a Raw,
     name: Option<String>,
@@ -63,15 +62,15 @@ struct Unfinished<'a> {
 
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
-        // Outside a runtime nothing can be asked for any more; the reaper finds it.
+        // Outside a runtime no request can be sent; the reaper finds the sandbox.
         let (Some(name), Ok(runtime)) = (self.name.take(), tokio::runtime::Handle::try_current()) else { return };
         let raw = self.raw.clone();
         runtime.spawn(async move {
-            // The request that makes it may be cut off here and be served all the same, a moment later.
+            // The request that creates it may be cut off here and be served all the same, a moment later.
             for pause in [Duration::ZERO, Duration::from_secs(2)] {
                 tokio::time::sleep(pause).await;
                 if let Err(error) = raw.remove(&name).await {
-                    tracing::warn!(%error, name, "a sandbox that nobody waits for couldn't be removed");
+                    tracing::warn!(%error, name, "can't remove a sandbox that nobody waits for any more");
                 }
             }
         });
@@ -81,69 +80,78 @@ impl Drop for Unfinished<'_> {
 impl Raw {
     pub(super) async fn provide(&self, wanted: &Wanted) -> Result<Provided> {
         if wanted.leashed {
-            // A cluster doesn't see the end of a process, so the promise couldn't be kept.
+            // A cluster doesn't notice the end of a process, so the promise couldn't be kept.
             return Err(Error::Config(
                 "a sandbox on a cluster can't be leashed to a process: set idle_ttl instead".into(),
             ));
         }
-        let wish = self.wish(wanted)?;
-        // What can be refused is refused before anything exists, and what protects a pod exists before the pod.
-        manifest::pod(&self.config, &wish.name, &wish.marks, Default::default(), None, wish.limits.ttl)?;
-        // Under a name that nobody else knows, what isn't handed over is lost.
-        let mut unfinished = Unfinished { raw: self, name: wanted.id.is_none().then(|| wish.name.clone()) };
+        let spec = self.spec_for(wanted)?;
+        // Whatever can be refused is refused before anything exists.
+        manifest::pod(&self.config, &spec.name, &spec.metadata, Default::default(), None, spec.limits.ttl)?;
+        // Nobody else knows a random name, so a sandbox that isn't handed over would be lost.
+        let mut unfinished = Unfinished { raw: self, name: wanted.id.is_none().then(|| spec.name.clone()) };
         for _ in 0..ATTEMPTS {
-            match self.settle(&wish, wanted.id.is_some()).await {
-                // Somebody deleted it in the middle; it is wanted all the same.
-                Err(Error::SandboxNotFound(name)) => tracing::debug!(name, "a sandbox was deleted while it was made"),
-                settled => {
-                    // Only now: it would be in the way of the first sandbox.
+            match self.find_or_create(&spec, wanted.id.is_some()).await {
+                // Somebody deleted or replaced it meanwhile; it is wanted all the same.
+                Err(Error::SandboxNotFound(name) | Error::Superseded(name)) => {
+                    tracing::debug!(name, "a sandbox was deleted or replaced while it was being created");
+                }
+                Err(error) if self.config.namespace_per_sandbox && error.is_namespace_gone() => {
+                    tracing::debug!(%error, "a sandbox's namespace was deleted while the sandbox was being created");
+                }
+                done => {
+                    // Only now: it would slow the first sandbox down.
                     if let Some(pool) = &self.pool {
-                        pool.tend();
+                        pool.maintain();
                     }
-                    if settled.is_ok() {
+                    if done.is_ok() {
                         unfinished.name = None;
                     }
-                    return settled;
+                    return done;
                 }
             }
         }
-        Err(Error::Config(format!("the sandbox {} was deleted {ATTEMPTS} times while it was being made", wish.name)))
+        Err(Error::Contended {
+            what: format!("the sandbox {}", spec.name),
+            how: "was deleted or replaced while it was being created",
+            attempts: ATTEMPTS,
+        })
     }
 
-    fn wish(&self, wanted: &Wanted) -> Result<Wish> {
+    fn spec_for(&self, wanted: &Wanted) -> Result<SandboxSpec> {
         let name = match &wanted.id {
             Some(id) => names::of_id(id, self.home.cluster.namespace())?.to_owned(),
             None => names::random(),
         };
         let mut labels = self.config.default_labels.clone();
         labels.extend(wanted.labels.clone());
-        let mut marks = Marks::new(&name, &self.config.label_prefix, &labels)?;
+        let mut metadata = Metadata::new(&name, &self.config.label_prefix, &labels)?;
         if self.config.namespace_per_sandbox {
-            marks.labels.insert(HOME.into(), self.home.cluster.namespace.clone());
+            metadata.labels.insert(HOME.into(), self.home.cluster.namespace.clone());
         }
         let seconds = |time: Option<Duration>| time.map(|time| time.as_secs().max(1));
-        let limits = Limits {
+        let limits = LifetimeLimits {
             ttl: seconds(wanted.ttl).or(self.config.ttl),
             idle_ttl: seconds(wanted.idle_ttl).or(self.config.idle_ttl),
         };
         for (key, seconds) in [(TTL, limits.ttl), (IDLE_TTL, limits.idle_ttl)] {
             if let Some(seconds) = seconds {
-                marks.annotations.insert(key.into(), seconds.to_string());
+                metadata.annotations.insert(key.into(), seconds.to_string());
             }
         }
-        Ok(Wish { name, marks, limits })
+        Ok(SandboxSpec { name, metadata, limits })
     }
 
-    async fn settle(&self, wish: &Wish, may_exist: bool) -> Result<Provided> {
-        let place = self.place(&wish.name);
+    async fn find_or_create(&self, spec: &SandboxSpec, may_exist: bool) -> Result<Provided> {
+        let namespace = self.namespace_of(&spec.name);
         let mut candidate = self.pool.as_ref().and_then(|pool| pool.take());
         let mut prepared = false;
         if candidate.is_none() {
-            // What there is costs neither a session nor a policy, and what has to be made loses no time by the question.
+            // Asked at the same time as the rest is prepared: neither case waits for the other.
             let find = async {
                 match may_exist {
-                    true => place.leases.attach(&wish.name).await,
-                    false => Err(Error::SandboxNotFound(wish.name.clone())),
+                    true => namespace.leases.attach(&spec.name).await,
+                    false => Err(Error::SandboxNotFound(spec.name.clone())),
                 }
             };
             let written = Instant::now();
@@ -154,7 +162,7 @@ impl Raw {
                 }
                 (None, true) => (find.await, None, None),
                 (None, false) => {
-                    let (found, ready) = futures_util::future::join(find, self.prepare(wish, &place)).await;
+                    let (found, ready) = futures_util::future::join(find, self.prepare(spec, &namespace)).await;
                     (found, None, Some(ready))
                 }
             };
@@ -162,23 +170,23 @@ impl Raw {
                 Err(Error::SandboxNotFound(_)) => {}
                 found => {
                     let prepared = ready.is_some_and(|ready| ready.is_ok());
-                    let progress = Progress { written, prepared, new_pod: false };
-                    return self.complete(wish, &place, found?, progress).await;
+                    let progress = CreationProgress { written, prepared, new_pod: false };
+                    return self.complete(spec, &namespace, found?, progress).await;
                 }
             }
             prepared = ready.transpose()?.is_some();
-            candidate = free.map(|candidate| self.approach(&place, candidate));
+            candidate = free.map(|candidate| self.open_early(&namespace, candidate));
         }
         if candidate.is_none() && !prepared {
-            self.prepare(wish, &place).await?;
+            self.prepare(spec, &namespace).await?;
             prepared = true;
         }
         let named =
-            candidate.as_ref().map_or_else(|| Holder::new_for(&wish.name), |candidate| candidate.holder.clone());
+            candidate.as_ref().map_or_else(|| Holder::new_for(&spec.name), |candidate| candidate.holder.clone());
         let written = Instant::now();
-        let made = place.leases.make(&wish.name, &wish.marks, &named, self.startup()).await;
-        let (mut lease, ours) = match made {
-            Ok(made) => made,
+        let created = namespace.leases.create(&spec.name, &spec.metadata, &named, self.startup()).await;
+        let (mut lease, ours) = match created {
+            Ok(created) => created,
             Err(error) => {
                 self.put_back(candidate);
                 return Err(error);
@@ -187,23 +195,24 @@ impl Raw {
         let new_pod = ours && candidate.is_none();
         match candidate {
             Some(candidate) if ours => {
-                let claimed = self.claim(wish, &place, &lease, written, candidate).await;
+                let claimed = self.claim(spec, &namespace, &lease, written, candidate).await;
                 if let Some(pool) = &self.pool {
                     pool.used();
                 }
                 match claimed {
-                    Ok(Claimed::Ours(provided)) => return Ok(provided),
-                    Ok(Claimed::Taken) => {}
-                    Ok(Claimed::Unusable(pod)) => {
+                    Ok(ClaimOutcome::Ours(provided)) => return Ok(provided),
+                    // Whoever has it may give it up again, and mustn't take this caller for gone then.
+                    Ok(ClaimOutcome::Taken) => lease = namespace.leases.attach(&spec.name).await?,
+                    Ok(ClaimOutcome::Unusable(pod)) => {
                         let lost = [pod.pod.clone()];
-                        lease = self.next_pod(wish, &place, &lease, Some(pod), &lost).await?;
+                        lease = self.next_pod(spec, &namespace, &lease, Some(pod), &lost).await?;
                     }
-                    Err(error) => return Err(self.undo(&lease, None, error).await),
+                    Err(error) => return Err(self.roll_back(&lease, None, error).await),
                 }
             }
             candidate => self.put_back(candidate),
         }
-        self.complete(wish, &place, lease, Progress { written, prepared, new_pod }).await
+        self.complete(spec, &namespace, lease, CreationProgress { written, prepared, new_pod }).await
     }
 
     fn put_back(&self, candidate: Option<Candidate>) {
@@ -212,72 +221,83 @@ impl Raw {
         }
     }
 
-    /// How long a creator may take. The reaper, which may be configured otherwise, has to know.
+    /// How long a creator may take. It is written into the Lease, for reapers that are configured differently.
     pub(super) fn startup(&self) -> Duration {
         let setup = if self.config.setup_script.is_some() { setup::LONGEST } else { Duration::ZERO };
         Duration::from_secs(self.config.startup_timeout) + setup + lease::CLAIMING
     }
 
     /// Opens a session to a pod while it is being claimed: that takes longer than anything else.
-    fn approach(&self, place: &Place, candidate: Candidate) -> Candidate {
-        let channel = channel(place, &candidate.holder, &self.config).ending_after(Limits::default());
+    fn open_early(&self, namespace: &SandboxNamespace, candidate: Candidate) -> Candidate {
+        let channel =
+            channel(namespace, &candidate.holder, &self.config).ending_container_after(LifetimeLimits::default());
         let sandbox = Sandbox::new(channel);
         let opening = sandbox.clone();
-        // Should it fail, whoever uses the sandbox tries again and learns why.
+        // Whoever uses the sandbox tries again, and learns why it failed.
         tokio::spawn(async move { drop(opening.hello().await) });
         candidate.with_session(sandbox)
     }
 
-    /// What has to be there before a pod can be made.
-    async fn prepare(&self, wish: &Wish, place: &Place) -> Result<()> {
+    /// Creates what has to exist before a pod: its namespace and its network policy.
+    async fn prepare(&self, spec: &SandboxSpec, namespace: &SandboxNamespace) -> Result<()> {
         if self.config.namespace_per_sandbox {
-            place.make_namespace(&self.config, self.home.cluster.namespace(), &wish.name).await?;
+            namespace.create_namespace(&self.config, self.home.cluster.namespace(), &spec.name).await?;
         }
-        network::ensure(&place.cluster, &self.config).await.map(drop)
+        network::ensure(&namespace.cluster, &self.config).await.map(drop)
     }
 
-    /// A pod that waits in the pool, and isn't one of those that others got.
+    /// A pod that waits in the pool, except those that others got.
     async fn candidate(&self, not: &[String]) -> Option<Candidate> {
         let pool = self.pool.as_ref()?;
         match pool.candidates().await {
             Ok(candidates) => candidates.into_iter().find(|one| !not.contains(&one.holder.pod)),
             Err(error) => {
-                // Without the pool it takes longer, and that is all.
-                tracing::warn!(%error, "the pool can't be looked at");
+                // Without the pool it only takes longer.
+                tracing::warn!(%error, "can't list the pool's pods");
                 None
             }
         }
     }
 
-    /// Brings a Lease, which this caller has written to, to its pod: finds it, claims it, or makes it.
-    async fn complete(&self, wish: &Wish, place: &Place, mut lease: Lease, mut progress: Progress) -> Result<Provided> {
+    /// Gets a Lease its pod: finds it, claims it, or creates it. This caller has written to the Lease before.
+    async fn complete(
+        &self,
+        spec: &SandboxSpec,
+        namespace: &SandboxNamespace,
+        mut lease: Lease,
+        mut progress: CreationProgress,
+    ) -> Result<Provided> {
         let mut lost = Vec::new();
         let mut refused = None;
         for _ in 0..ATTEMPTS {
             let holder = holder(&lease)?;
-            let occupant = match std::mem::take(&mut progress.new_pod) {
-                true => Occupant::NotYet,
-                false => place.occupant(&lease, &holder).await?,
+            let state = match std::mem::take(&mut progress.new_pod) {
+                true => PodState::NotCreated,
+                false => namespace.pod_state(&lease, &holder).await?,
             };
-            let useless = match occupant {
-                Occupant::Live(pod) if !self.never_started(place, &lease, &pod) => {
-                    return self.attach(place, &lease, *pod, false).await;
+            let useless = match state {
+                PodState::Live(pod) if !self.never_started(namespace, &lease, &pod) => {
+                    return self.attach(namespace, &lease, *pod, None).await;
                 }
-                Occupant::Live(pod) => Some(holder_of(&pod)),
-                Occupant::Warm(pod) => {
-                    match self.claim(wish, place, &lease, progress.written, Candidate::of(&pod)).await? {
-                        Claimed::Ours(provided) => return Ok(provided),
-                        Claimed::Taken => continue,
-                        Claimed::Unusable(pod) => Some(pod),
+                PodState::Live(pod) => Some(holder_of(&pod)),
+                PodState::Warm(pod) => {
+                    match self.claim(spec, namespace, &lease, progress.written, Candidate::of(&pod)).await? {
+                        ClaimOutcome::Ours(provided) => return Ok(provided),
+                        ClaimOutcome::Taken => {
+                            // Whoever has it may give it up again, and mustn't take this caller for gone then.
+                            lease = namespace.leases.attach(&spec.name).await?;
+                            continue;
+                        }
+                        ClaimOutcome::Unusable(pod) => Some(pod),
                     }
                 }
-                Occupant::Gone { remains, .. } => remains,
-                Occupant::NotYet => {
+                PodState::Gone { remains, .. } => remains.as_deref().map(holder_of),
+                PodState::NotCreated => {
                     if !progress.prepared {
-                        self.prepare(wish, place).await?;
+                        self.prepare(spec, namespace).await?;
                         progress.prepared = true;
                     }
-                    if let Some(provided) = self.make(wish, place, &lease, &holder, &mut refused).await? {
+                    if let Some(provided) = self.create_pod(spec, namespace, &lease, &holder, &mut refused).await? {
                         return Ok(provided);
                     }
                     continue;
@@ -285,254 +305,162 @@ impl Raw {
             };
             lost.push(holder.pod);
             progress.written = Instant::now();
-            lease = self.next_pod(wish, place, &lease, useless, &lost).await?;
+            lease = self.next_pod(spec, namespace, &lease, useless, &lost).await?;
         }
-        Err(Error::Config(format!(
-            "the sandbox {} lost its pod {ATTEMPTS} times while it was being made; who deletes them?",
-            wish.name
-        )))
+        Err(Error::Contended {
+            what: format!("the sandbox {}", spec.name),
+            how: "lost its pod while it was being created",
+            attempts: ATTEMPTS,
+        })
     }
 
-    /// Whether a pod's creator should have been done with it, and it doesn't even run: the creator was killed, and whoever
-    /// waits for this pod waits in vain.
-    fn never_started(&self, place: &Place, lease: &Lease, pod: &Pod) -> bool {
+    /// Whether a pod's creator should be done by now, and the pod doesn't even run: the creator was killed, and waiting for
+    /// the pod is in vain.
+    fn never_started(&self, namespace: &SandboxNamespace, lease: &Lease, pod: &Pod) -> bool {
         lease::is_unfinished(lease)
-            && lease::startup_is_over(lease, place.cluster.clock.now(), self.startup())
+            && lease::startup_is_over(lease, namespace.cluster.clock.now(), self.startup())
             && !is_running(pod, CONTAINER)
     }
 
-    /// Has a Lease name another pod, and deletes what is left of the one before. Should somebody else have written the
-    /// Lease meanwhile, nothing is deleted; the Lease as it is now.
+    /// Makes a Lease name another pod, and deletes the one before. If somebody else has written to the Lease meanwhile,
+    /// nothing is deleted. Returns the Lease as it is now.
     async fn next_pod(
         &self,
-        wish: &Wish,
-        place: &Place,
+        spec: &SandboxSpec,
+        namespace: &SandboxNamespace,
         lease: &Lease,
         before: Option<Holder>,
         lost: &[String],
     ) -> Result<Lease> {
         let next = self.candidate(lost).await.map(|candidate| candidate.holder);
-        let next = next.unwrap_or_else(|| Holder::new_for(&wish.name));
-        let newer = place.leases.replace_pod(lease, &next, &wish.marks, self.startup()).await?;
+        let next = next.unwrap_or_else(|| Holder::new_for(&spec.name));
+        let newer = namespace.leases.replace_pod(lease, &next, &spec.metadata, self.startup()).await?;
         if let Some(before) = before.filter(|_| Holder::of(&newer) == Some(next)) {
-            // The sandbox doesn't need it any more, so this mustn't fail for it; the reaper finds it.
-            if let Err(error) = place.delete_pod(&before).await {
-                tracing::warn!(%error, pod = before.pod, "the pod that a sandbox had before couldn't be removed");
+            // The sandbox doesn't need it any more, so this isn't its failure; the reaper finds the pod.
+            if let Err(error) = namespace.delete_pod(&before).await {
+                tracing::warn!(%error, pod = before.pod, "can't delete the pod that a sandbox had before");
             }
         }
         Ok(newer)
     }
 
-    /// Makes the pod that a Lease names; nothing when somebody else was faster.
-    /// `refused` is since when the namespace's quota is in the way.
-    async fn make(
+    /// Creates the pod that a Lease names; returns nothing when somebody else was faster.
+    /// `refused` is since when the namespace's quota has been in the way.
+    async fn create_pod(
         &self,
-        wish: &Wish,
-        place: &Place,
+        spec: &SandboxSpec,
+        namespace: &SandboxNamespace,
         lease: &Lease,
         holder: &Holder,
         refused: &mut Option<Instant>,
     ) -> Result<Option<Provided>> {
         let network = network::label(&self.config)?;
         let owner = lease::owner(lease);
-        let pod = manifest::pod(&self.config, &holder.pod, &wish.marks, owner, network.as_deref(), wish.limits.ttl)?;
-        let patience = Duration::from_secs(self.config.startup_timeout);
-        let pod = match place.make_pod(&pod, patience).await {
+        let pod = manifest::pod(&self.config, &holder.pod, &spec.metadata, owner, network.as_deref(), spec.limits.ttl)?;
+        let timeout = Duration::from_secs(self.config.startup_timeout);
+        let begun = Instant::now();
+        let pod = match namespace.create_pod(&pod, timeout).await {
             Ok(pod) => pod,
             // The next look finds it.
             Err(error) if Error::code(&error) == Some(409) => return Ok(None),
-            // A quota may refuse the second of two before anybody sees that they are the same, and it counts pods that are
-            // about to go.
+            // A quota may refuse a second request for the same pod before its name is compared, and it counts pods that
+            // are being deleted.
             Err(kube::Error::Api(status)) if is_quota(&status) => {
                 let since = *refused.get_or_insert_with(Instant::now);
-                let may_pass = place.exists(&holder.pod).await?
-                    || since.elapsed() < QUOTA_PATIENCE && place.has_pods_that_go().await?;
+                let may_pass = namespace.exists(&holder.pod).await?
+                    || since.elapsed() < QUOTA_PATIENCE && namespace.has_terminating_pods().await?;
                 if !may_pass {
-                    return Err(self.undo(lease, None, Error::Quota(status.message)).await);
+                    return Err(self.roll_back(lease, None, Error::Quota(status.message)).await);
                 }
                 tokio::time::sleep(Duration::from_millis(500)).await;
                 return Ok(None);
             }
-            Err(error) => return Err(self.undo(lease, None, Error::api("make the sandbox's pod")(error)).await),
+            Err(error) => return Err(self.roll_back(lease, None, Error::api("create the sandbox's pod")(error)).await),
         };
         // Somebody may have removed the policy while no pod was under it.
-        let started = match network::ensure(&place.cluster, &self.config).await {
-            Ok(_) => self.attach(place, lease, pod.clone(), true).await,
+        let started = match network::ensure(&namespace.cluster, &self.config).await {
+            Ok(_) => self.attach(namespace, lease, pod.clone(), Some(timeout.saturating_sub(begun.elapsed()))).await,
             Err(error) => Err(error),
         };
         match started {
-            Err(error) => Err(self.undo(lease, Some(&pod), error).await),
+            Err(error) => Err(self.roll_back(lease, Some(&pod), error).await),
             started => started.map(Some),
         }
     }
 
-    /// Claims a pod that waits, for a Lease that was written at some time.
+    /// Claims a pod of the pool for a Lease that was written at some time.
     async fn claim(
         &self,
-        wish: &Wish,
-        place: &Place,
+        spec: &SandboxSpec,
+        namespace: &SandboxNamespace,
         lease: &Lease,
         written: Instant,
         candidate: Candidate,
-    ) -> Result<Claimed> {
-        let limits = lease::limits(lease);
-        let Some(pod) = claim::claim(place, lease, &wish.marks, limits.ttl, &candidate).await? else {
-            return Ok(Claimed::Taken);
+    ) -> Result<ClaimOutcome> {
+        let limits = lease.limits();
+        let Some(pod) = claim::claim(namespace, lease, &spec.metadata, limits.ttl, &candidate).await? else {
+            return Ok(ClaimOutcome::Taken);
         };
         if written.elapsed() > lease::CLAIMING / 2 {
-            // It took so long that the reaper may have taken the Lease for one that was left behind. The pod goes with it.
-            place.leases.attach(&wish.name).await.and_then(|newer| match newer.metadata.uid == lease.metadata.uid {
-                true => Ok(()),
-                false => Err(Error::SandboxNotFound(wish.name.clone())),
+            // It took so long that the reaper may have taken the Lease for an abandoned one. The pod is deleted with it.
+            namespace.leases.attach(&spec.name).await.and_then(|newer| {
+                match newer.metadata.uid == lease.metadata.uid {
+                    true => Ok(()),
+                    false => Err(Error::SandboxNotFound(spec.name.clone())),
+                }
             })?;
         }
-        let sandbox = candidate.sandbox.unwrap_or_else(|| self.sandbox(place, lease, &pod));
+        let sandbox = candidate.sandbox.unwrap_or_else(|| self.open(namespace, lease, &pod));
         match claim::set_limits(&sandbox, limits).await {
             Ok(()) => {
-                self.watch(place, &wish.name, &sandbox);
-                Ok(Claimed::Ours(Provided { id: wish.name.clone(), sandbox, created: true, leash: None }))
+                self.start_heartbeat(namespace, &spec.name, &sandbox);
+                Ok(ClaimOutcome::Ours(Provided { id: spec.name.clone(), sandbox, created: true, leash: None }))
             }
             Err(error) => {
-                // It waited for too long: its node may be gone.
-                tracing::warn!(%error, pod = candidate.holder.pod, "a pod of the pool can't be used");
-                Ok(Claimed::Unusable(candidate.holder))
+                // Its node may be gone by now.
+                tracing::warn!(%error, pod = candidate.holder.pod, "can't use a pod of the pool");
+                Ok(ClaimOutcome::Unusable(candidate.holder))
             }
         }
     }
 
-    /// Removes what was made in vain, and gives the reason back.
-    pub(super) async fn undo(&self, lease: &Lease, pod: Option<&Pod>, reason: Error) -> Error {
+    /// Removes a sandbox that can't start, and returns the reason; or says that somebody else has removed it before.
+    pub(super) async fn roll_back(&self, lease: &Lease, pod: Option<&Pod>, reason: Error) -> Error {
         let name = lease.metadata.name.as_deref().unwrap_or_default();
-        if let Err(error) = self.remove_unused(name, lease, pod).await {
-            tracing::warn!(%error, name, "a sandbox that can't start couldn't be removed");
+        match (self.remove_unused(name, lease, pod).await, &reason) {
+            // Somebody deleted everything while it was being created, the sandbox's namespace perhaps.
+            (Ok(Deletion::Absent), Error::PodGone { .. }) => return Error::SandboxNotFound(name.to_owned()),
+            (Err(error), _) => tracing::warn!(%error, name, "can't remove a sandbox that can't start"),
+            (Ok(_), _) => {}
         }
         reason
     }
 
-    /// Removes a sandbox unless somebody else uses it: it failed for this caller, which needn't be so for others.
-    async fn remove_unused(&self, name: &str, lease: &Lease, pod: Option<&Pod>) -> Result<()> {
-        let place = self.place(name);
+    /// Removes a sandbox unless somebody else uses it: it failed for this caller, but may work for others.
+    async fn remove_unused(&self, name: &str, lease: &Lease, pod: Option<&Pod>) -> Result<Deletion> {
+        let namespace = self.namespace_of(name);
         let mut seen = lease.clone();
         for _ in 0..ATTEMPTS {
-            match place.leases.delete(name, lease::unchanged(&seen)).await? {
-                Deletion::Done => {
-                    if let Some(pod) = pod {
-                        place.delete_pod(&holder_of(pod)).await?;
-                    }
-                    if self.config.namespace_per_sandbox {
-                        place.delete_namespace(self.home.cluster.namespace()).await?;
-                    }
-                    return Ok(());
-                }
-                Deletion::Absent => return Ok(()),
-                // Others who wait for the same pod have written it. Nobody can be using it while nobody has finished it.
+            match self.delete_sandbox(&namespace, &seen, unchanged(&seen), pod).await? {
+                // Others who wait for the same pod have written to it. Nobody can use a pod that nobody has finished.
                 Deletion::Changed => {
-                    seen = match place.leases.find(name).await {
-                        Err(Error::SandboxNotFound(_)) => return Ok(()),
+                    seen = match namespace.leases.find(name).await {
+                        Err(Error::SandboxNotFound(_)) => return Ok(Deletion::Absent),
                         found => found?,
                     };
                     let same = seen.metadata.uid == lease.metadata.uid && Holder::of(&seen) == Holder::of(lease);
                     if !same || !lease::is_unfinished(&seen) {
-                        return Ok(());
+                        return Ok(Deletion::Changed);
                     }
                 }
+                done => return Ok(done),
             }
         }
-        Ok(())
-    }
-
-    /// Waits for a pod and gives the sandbox in it. The Lease was written before.
-    pub(super) async fn attach(&self, place: &Place, lease: &Lease, pod: Pod, created: bool) -> Result<Provided> {
-        let name = lease.metadata.name.clone().unwrap_or_default();
-        let unfinished = lease::is_unfinished(lease);
-        let waiting = self.waiting(place, unfinished);
-        let pod = match waiting.until_running(pod.clone()).await {
-            // The creator removes its own. This one may have been killed.
-            Err(error @ (Error::Startup { .. } | Error::StartupTimeout { .. })) if unfinished && !created => {
-                return Err(self.undo(lease, Some(&pod), error).await);
-            }
-            running => running?,
-        };
-        if let Some(node) = lost_node(&pod, CONTAINER) {
-            return Err(Error::NodeLost { pod: place.label(&pod), node });
-        }
-        let sandbox = self.sandbox(place, lease, &pod);
-        if created {
-            introduce(&waiting, &pod, &sandbox).await?;
-        }
-        let holder = holder_of(&pod);
-        // The UID says that nothing is left to be done. Until then, whoever comes helps to finish.
-        if unfinished {
-            if let Some(script) = &self.config.setup_script {
-                match setup::run(&sandbox, script).await {
-                    // The creator removes its own.
-                    Err(error @ Error::Setup { .. }) if !created => {
-                        return Err(self.undo(lease, Some(&pod), error).await);
-                    }
-                    done => done?,
-                }
-            }
-            place.leases.set_uid(lease, &holder.pod, holder.uid.as_deref().unwrap_or_default()).await?;
-        }
-        let limits = lease::limits_left(lease, place.cluster.clock.now());
-        let pooled = pod.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(POOL));
-        if pooled && limits != Limits::default() {
-            // Whoever claimed it may have been killed before it could tell podbayd. Nobody has to wait for this.
-            let sandbox = sandbox.clone();
-            tokio::spawn(async move {
-                if let Err(error) = claim::set_limits(&sandbox, limits).await {
-                    tracing::debug!(%error, "podbayd couldn't be told how long it may go on");
-                }
-            });
-        }
-        self.watch(place, &name, &sandbox);
-        Ok(Provided { id: name, sandbox, created, leash: None })
-    }
-
-    pub(super) fn waiting<'a>(&self, place: &'a Place, fresh: bool) -> Waiting<'a> {
-        Waiting {
-            cluster: &place.cluster,
-            timeout: Duration::from_secs(self.config.startup_timeout),
-            patience: Patience { container: CONTAINER, wait_for_node: self.config.wait_for_node, fresh },
-        }
-    }
-
-    /// The sandbox in a pod. Nothing is opened yet.
-    pub(super) fn sandbox(&self, place: &Place, lease: &Lease, pod: &Pod) -> Sandbox {
-        let limits = lease::limits_left(lease, place.cluster.clock.now());
-        Sandbox::new(channel(place, &holder_of(pod), &self.config).ending_after(limits))
-    }
-
-    fn watch(&self, place: &Place, name: &str, sandbox: &Sandbox) {
-        pulse::watch(place.leases.clone(), name.to_owned(), sandbox.downgrade());
+        Ok(Deletion::Changed)
     }
 }
 
 /// Whether a pod was refused because the namespace has used up its quota.
 pub(super) fn is_quota(status: &kube::core::Status) -> bool {
     status.code == 403 && status.message.contains("exceeded quota")
-}
-
-/// The way to a pod's container.
-pub(super) fn channel(place: &Place, holder: &Holder, config: &Config) -> ExecChannel {
-    let container = Container {
-        namespace: place.cluster.namespace.clone(),
-        pod: holder.pod.clone(),
-        uid: holder.uid.clone().unwrap_or_default(),
-        name: CONTAINER.into(),
-    };
-    let channel = ExecChannel::new(place.cluster.client.clone(), container, &config.workdir);
-    if config.command_filter { channel } else { channel.without_command_filter() }
-}
-
-/// Brings podbayd into a new pod: now is the time to find out that it doesn't start there, or that the container ends by
-/// itself.
-pub(super) async fn introduce(waiting: &Waiting<'_>, pod: &Pod, sandbox: &Sandbox) -> Result<()> {
-    tokio::select! {
-        welcome = sandbox.hello() => match welcome {
-            Ok(_) => Ok(()),
-            Err(error) => Err(waiting.failure(pod).await.unwrap_or(Error::Unusable(error))),
-        },
-        error = waiting.until_failed(pod) => Err(error),
-    }
 }

@@ -1,4 +1,4 @@
-//! Describes a sandbox: its Lease, its pod, and what the cluster recorded about the pod.
+//! Describes a sandbox: its Lease, its pod, and the pod's events.
 
 use std::time::Duration;
 
@@ -10,15 +10,16 @@ use podbay_client::description::{Description, Event, Limit};
 use podbay_client::provider::Phase;
 
 use super::Raw;
-use super::inventory::{Pods, millis};
-use super::lease::{self, Holder};
+use super::inventory::Pods;
+use super::lease::Holder;
 use super::manifest::CONTAINER;
-use super::place::Place;
-use crate::bootstrap::Limits;
+use super::namespace::SandboxNamespace;
+use crate::api::retry::with_retry;
 use crate::error::{Error, Result};
+use crate::lifetime::{LifetimeLimits, millis};
 use crate::names::{self, NETWORK};
 use crate::pod::health::ending;
-use crate::retry::patiently;
+use crate::sandbox_object::{SandboxObject, SandboxObjects};
 
 /// How long the cluster may take to list the events: the rest is worth showing without them.
 const EVENTS: Duration = Duration::from_secs(5);
@@ -28,73 +29,76 @@ const ANSWER: Duration = Duration::from_secs(10);
 
 impl Raw {
     /// Describes a sandbox, or a pod that waits in a pool to become one.
-    pub(super) async fn tell(&self, id: &str) -> Result<Description> {
+    pub(super) async fn description(&self, id: &str) -> Result<Description> {
         let name = names::of_id(id, self.home.cluster.namespace())?;
-        match self.place(name).leases.find(name).await {
-            Ok(lease) => self.tell_of(&self.place(name), &lease).await,
+        match self.namespace_of(name).leases.find(name).await {
+            Ok(lease) => self.describe_lease(&self.namespace_of(name), &lease).await,
             Err(error @ Error::SandboxNotFound(_)) => match self.sandbox_of_pod(name).await? {
-                Some(name) => self.tell_of(&self.place(&name), &self.place(&name).leases.find(&name).await?).await,
-                None => self.tell_of_waiting(name).await?.ok_or(error),
+                Some(name) => {
+                    self.describe_lease(&self.namespace_of(&name), &self.namespace_of(&name).leases.find(&name).await?)
+                        .await
+                }
+                None => self.describe_waiting_pod(name).await?.ok_or(error),
             },
             Err(error) => Err(error),
         }
     }
 
-    async fn tell_of(&self, place: &Place, lease: &Lease) -> Result<Description> {
-        let pod = own_pod(place, lease).await?;
+    async fn describe_lease(&self, namespace: &SandboxNamespace, lease: &Lease) -> Result<Description> {
+        let pod = own_pod(namespace, lease).await?;
         let pods = Pods::of(pod.iter().cloned().collect());
-        let listed = self.listed(lease, &pods, self.home.cluster.now().await);
+        let listed = self.listed(lease, &pods, self.home.cluster.now().await?);
         let name = lease.metadata.name.clone().unwrap_or_default();
         let listed = listed.ok_or(Error::SandboxNotFound(name))?;
-        let mut told = Description::new(listed, "a pod that is gone");
-        let Limits { ttl, idle_ttl } = lease::limits(lease);
-        told.ttl_ms = ttl.map(|seconds| seconds.saturating_mul(1000));
-        told.idle_ttl_ms = idle_ttl.map(|seconds| seconds.saturating_mul(1000));
+        let mut description = Description::new(listed, "a pod that is gone");
+        let LifetimeLimits { ttl, idle_ttl } = lease.limits();
+        description.ttl_ms = ttl.map(|seconds| seconds.saturating_mul(1000));
+        description.idle_ttl_ms = idle_ttl.map(|seconds| seconds.saturating_mul(1000));
         if let Some(pod) = &pod {
-            tell_pod(&mut told, place, pod).await;
+            describe_pod(&mut description, namespace, pod).await;
         }
-        if let Some(pod) = pod.filter(|_| told.listed.phase == Phase::Running) {
-            // Its own handle, which doesn't renew the Lease: to look at a sandbox isn't to use it.
-            let sandbox = self.sandbox(place, lease, &pod);
+        if let Some(pod) = pod.filter(|_| description.listed.phase == Phase::Running) {
+            // A handle of its own, which doesn't renew the Lease: looking at a sandbox isn't using it.
+            let sandbox = self.open(namespace, lease, &pod);
             match tokio::time::timeout(ANSWER, sandbox.hello()).await {
                 Ok(Ok(welcome)) => {
-                    told.running = Some(welcome.running);
-                    let open = "it doesn't say what is open to its commands";
+                    description.running = Some(welcome.running);
+                    let open = "it doesn't say what its commands can reach";
                     match tokio::time::timeout(ANSWER, sandbox.protection()).await {
-                        Ok(Ok(protection)) => told.protection = Some(protection),
-                        Ok(Err(error)) => told.unknown.push(format!("{open}: {error}")),
-                        Err(_) => told.unknown.push(format!("{open}: no answer within {} s", ANSWER.as_secs())),
+                        Ok(Ok(protection)) => description.protection = Some(protection),
+                        Ok(Err(error)) => description.unknown.push(format!("{open}: {error}")),
+                        Err(_) => description.unknown.push(format!("{open}: no answer within {} s", ANSWER.as_secs())),
                     }
                 }
-                Ok(Err(error)) => told.unknown.push(format!("its podbayd can't be reached: {error}")),
-                Err(_) => told.unknown.push(format!("its podbayd didn't answer within {} s", ANSWER.as_secs())),
+                Ok(Err(error)) => description.unknown.push(format!("its podbayd can't be reached: {error}")),
+                Err(_) => description.unknown.push(format!("its podbayd didn't answer within {} s", ANSWER.as_secs())),
             }
         }
-        Ok(told)
+        Ok(description)
     }
 
-    async fn tell_of_waiting(&self, pod: &str) -> Result<Option<Description>> {
+    async fn describe_waiting_pod(&self, pod: &str) -> Result<Option<Description>> {
         if self.config.namespace_per_sandbox {
             return Ok(None);
         }
-        let found = patiently(|| self.home.pods.get_opt(pod)).await.map_err(Error::api("get the pod"))?;
+        let found = with_retry(|| self.home.pods.get_opt(pod)).await.map_err(Error::api("get the pod"))?;
         let waits = |pod: &Pod| {
             let label = |key: &str| pod.metadata.labels.as_ref()?.get(key).map(String::as_str);
             label(names::MANAGED_BY) == Some(names::PODBAY) && label(names::POOL).is_some()
         };
         let Some(pod) = found.filter(waits) else { return Ok(None) };
         let Some(listed) = self.listed_pod(&pod) else { return Ok(None) };
-        let mut told = Description::new(listed, "");
-        tell_pod(&mut told, &self.home, &pod).await;
-        Ok(Some(told))
+        let mut description = Description::new(listed, "");
+        describe_pod(&mut description, &self.home, &pod).await;
+        Ok(Some(description))
     }
 }
 
-/// The pod that a Lease names, if it is the Lease's own: whatever a Lease says, an id leads to nothing that Podbay didn't
-/// make for it.
-async fn own_pod(place: &Place, lease: &Lease) -> Result<Option<Pod>> {
+/// The pod that a Lease names, if it belongs to the Lease: an id reaches what Podbay created for it and nothing else, whatever
+/// a Lease says.
+async fn own_pod(namespace: &SandboxNamespace, lease: &Lease) -> Result<Option<Pod>> {
     let Some(holder) = Holder::of(lease) else { return Ok(None) };
-    let pod = patiently(|| place.pods.get_opt(&holder.pod)).await.map_err(Error::api("get the sandbox's pod"))?;
+    let pod = with_retry(|| namespace.pods.get_opt(&holder.pod)).await.map_err(Error::api("get the sandbox's pod"))?;
     Ok(pod.filter(|pod| {
         let mut owners = pod.metadata.owner_references.iter().flatten();
         let same = holder.uid.is_none() || holder.uid == pod.metadata.uid;
@@ -102,25 +106,25 @@ async fn own_pod(place: &Place, lease: &Lease) -> Result<Option<Pod>> {
     }))
 }
 
-async fn tell_pod(told: &mut Description, place: &Place, pod: &Pod) {
+async fn describe_pod(description: &mut Description, namespace: &SandboxNamespace, pod: &Pod) {
     let class = pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.as_deref());
-    told.isolation = class.map_or_else(
-        || "a pod, by the node's default runtime".to_owned(),
-        |class| format!("a pod, by the runtime class {class}"),
+    description.isolation = class.map_or_else(
+        || "a pod, with the node's default runtime".to_owned(),
+        |class| format!("a pod, with the runtime class {class}"),
     );
-    told.facts.push(("namespace", place.cluster.namespace.clone()));
-    told.facts.extend(facts(pod));
-    told.limits = limits(pod);
-    match tokio::time::timeout(EVENTS, recorded(place, pod)).await {
-        Ok(Ok(events)) => told.events = events,
-        Ok(Err(error)) => told.unknown.push(format!("its events can't be read: {error}")),
-        Err(_) => told.unknown.push(format!("its events weren't listed within {} s", EVENTS.as_secs())),
+    description.facts.push(("namespace", namespace.cluster.namespace.clone()));
+    description.facts.extend(facts(pod));
+    description.limits = limits(pod);
+    match tokio::time::timeout(EVENTS, recorded(namespace, pod)).await {
+        Ok(Ok(events)) => description.events = events,
+        Ok(Err(error)) => description.unknown.push(format!("its events can't be read: {error}")),
+        Err(_) => description.unknown.push(format!("its events weren't listed within {} s", EVENTS.as_secs())),
     }
 }
 
-/// What the cluster recorded about a pod, oldest first.
-async fn recorded(place: &Place, pod: &Pod) -> Result<Vec<Event>> {
-    let api: Api<Recorded> = Api::namespaced(place.cluster.client.clone(), &place.cluster.namespace);
+/// A pod's events, oldest first.
+async fn recorded(namespace: &SandboxNamespace, pod: &Pod) -> Result<Vec<Event>> {
+    let api: Api<Recorded> = Api::namespaced(namespace.cluster.client.clone(), &namespace.cluster.namespace);
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     let about = ListParams::default().fields(&format!("involvedObject.uid={uid}")).limit(100);
     let list = api.list(&about).await.map_err(Error::api("list events"))?;

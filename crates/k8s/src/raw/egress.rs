@@ -1,7 +1,7 @@
-//! What rules that open a sandbox's network leave out: the cluster itself, and the clouds' metadata services.
+//! Egress rules, which exclude the cluster itself and the clouds' metadata services.
 //!
-//! "Everything" in a rule means the internet. Whoever means the cluster's pods, Services or nodes too names them: by a
-//! selector, or by addresses that lie inside one of the ranges.
+//! "Everything" in a rule means the internet. To include the cluster's pods, Services or nodes, name them: by a selector, or
+//! by addresses inside one of the ranges.
 
 use ipnet::IpNet;
 use k8s_openapi::api::networking::v1::{IPBlock, NetworkPolicyEgressRule, NetworkPolicyPeer};
@@ -9,14 +9,14 @@ use k8s_openapi::api::networking::v1::{IPBlock, NetworkPolicyEgressRule, Network
 use super::config::Config;
 use crate::error::{Error, Result};
 
-/// The ranges that are for private use, which is where nearly every cluster has its pods, Services and nodes. What a cluster
-/// really uses can't be asked: nodes, ServiceCIDRs and the network plug-in's pools are out of reach for an account that may
-/// only make pods, and two accounts with different rights would make different policies of the same rules.
+/// The ranges for private use, where nearly every cluster has its pods, Services and nodes. A cluster can't be asked which
+/// ranges it really uses: an account that may only create pods can't read nodes, ServiceCIDRs and the network plug-in's
+/// pools, and two accounts with different rights would derive different policies from the same rules.
 pub(crate) const PRIVATE: [&str; 7] =
     ["10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "fe80::/10"];
 
-/// Where clouds hand out the credentials of their machines and pods: AWS, Azure, GCP and OpenStack at the first; then AWS
-/// over IPv6, GCP over IPv6, Azure's wire server, Alibaba, and AWS's for containers.
+/// The addresses where clouds serve the credentials of machines and pods: AWS, Azure, GCP and OpenStack at the first; then
+/// AWS over IPv6, GCP over IPv6, Azure's wire server, Alibaba, and AWS's for containers.
 const METADATA: [&str; 8] = [
     "169.254.169.254/32",
     "fd00:ec2::254/128",
@@ -28,10 +28,10 @@ const METADATA: [&str; 8] = [
     "fd00:ec2::23/128",
 ];
 
-/// The configuration's egress rules, without what they don't name.
+/// The configuration's egress rules, without the ranges that they don't name.
 ///
 /// # Errors
-/// When an address can't be understood.
+/// When an address isn't valid.
 pub(crate) fn rules(config: &Config) -> Result<Vec<NetworkPolicyEgressRule>> {
     let mut closed = ranges(config)?;
     closed.extend(METADATA.iter().filter_map(|range| range.parse::<IpNet>().ok()));
@@ -41,7 +41,7 @@ pub(crate) fn rules(config: &Config) -> Result<Vec<NetworkPolicyEgressRule>> {
 /// The configuration's `cluster_ranges`.
 ///
 /// # Errors
-/// When one can't be understood.
+/// When one isn't valid.
 pub(crate) fn ranges(config: &Config) -> Result<Vec<IpNet>> {
     config.cluster_ranges.iter().map(|range| parse("cluster_ranges", range)).collect()
 }
@@ -61,7 +61,7 @@ fn narrowed(rule: &NetworkPolicyEgressRule, closed: &[IpNet]) -> Result<NetworkP
     Ok(NetworkPolicyEgressRule { to: Some(to), ports: rule.ports.clone() })
 }
 
-/// Takes out of a block the ranges that lie inside it. One that is as large as the block, or larger, is what was meant.
+/// Excludes from a block the ranges inside it. A range that is as large as the block, or larger, was named on purpose.
 fn except(block: &mut IPBlock, closed: &[IpNet]) -> Result<()> {
     let whole = parse("egress", &block.cidr)?;
     let mut out: Vec<IpNet> =

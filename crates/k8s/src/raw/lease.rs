@@ -1,25 +1,29 @@
-//! The Lease that is a sandbox: creating it is what makes one, and deleting it is what ends one.
+//! The Lease that is a sandbox: creating it creates the sandbox, and deleting it deletes the sandbox.
 //!
 //! | who | writes | when |
 //! |---|---|---|
-//! | a creator | all of it; the holder is a pod that waits (name and UID) or one to be made (name) | before there is a pod of its own |
+//! | a creator | all of it; the holder is a pod of a pool (name and UID) or one to be created (name) | before it has a pod of its own |
 //! | whoever finishes a new pod | the pod's UID, `renewTime` | last of all: from then on the sandbox may be in use |
-//! | whoever attaches, or finishes another's claim | `renewTime` | before it looks at the pod |
-//! | whoever revives it | another holder, `acquireTime`, its own wishes | before there is another pod |
+//! | whoever attaches, or lost a claim to another | `renewTime` | before it looks at the pod |
+//! | whoever revives it | another holder, `acquireTime`, its own options | before there is another pod |
 //! | a client that uses it | `renewTime` | once a minute |
 //!
-//! `leaseDurationSeconds` is how long a creator may take, from `acquireTime` on. All times are the API server's.
+//! `leaseDurationSeconds` is how long a creator may take, counted from `acquireTime`. All times are the API server's.
 //!
-//! Somebody who deletes because of what it saw, and not because a user said so, may have seen something old. These deletes
-//! name the resourceVersion that was seen, and look again on a conflict:
+//! A program that deletes because of what it read, and not because a user said so, may have read something old. Such deletes
+//! carry the resourceVersion that was read, and look again on a conflict:
 //!
 //! | who | deletes | if |
 //! |---|---|---|
-//! | the reaper | the Lease | it is over or idle, and unchanged since it was listed |
-//! | a creator that failed | the Lease | nobody else has written it, or nobody has finished its pod yet |
+//! | the reaper | the Lease | it is over or idle, also after a fresh look at its pod, and unchanged since |
+//! | a creator that failed | the Lease | nobody else has written to it, or nobody has finished its pod yet |
 //! | whoever revives it | the pod before | the Lease doesn't name it any more |
-//! | a pool's filler | a pod of the pool | a patch that tests its state has taken it out of the pool; a claim tests the same |
-//! | the reaper | a pool's Lease | nobody looks after it any more, and it is unchanged |
+//! | whoever fills a pool | a pod of the pool | a patch that tests its state has taken it out of the pool; a claim tests the same |
+//! | the reaper | a pool's Lease | nobody uses the pool any more, and the Lease is unchanged |
+//! | the reaper, or whoever deletes a sandbox | the sandbox's own namespace | it is unchanged since before the Lease was deleted or found missing; whoever takes one over writes to it |
+//!
+//! One gap remains: an operation that begins on an open connection after podbayd has told the reaper that it is idle, and
+//! before the DELETE arrives (tens of milliseconds), ends with its sandbox.
 
 use std::time::Duration;
 
@@ -30,22 +34,24 @@ use kube::Api;
 use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::json;
 
-use crate::bootstrap::Limits;
+use crate::api::patch::json_patch;
+use crate::api::retry::with_retry;
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
-use crate::names::{CREATOR, IDLE_TTL, MANAGED_BY, Marks, PODBAY, SANDBOX, TTL, pointer};
-use crate::retry::patiently;
+use crate::lifetime::{LifetimeLimits, age};
+use crate::names::{CREATOR, IDLE_TTL, MANAGED_BY, Metadata, PODBAY, SANDBOX, TTL, pointer};
+use crate::sandbox_object::{Deletion, SandboxObject, SandboxObjects};
 
-/// How often, and how long apart, something is tried that others were faster at. One that is never ready (a finalizer keeps
-/// a deleted Lease) must not hold a caller for ever.
+/// How often, and how long apart, something is tried that others were faster at. A Lease that never goes away (a finalizer
+/// may keep it) mustn't block a caller for ever.
 const ATTEMPTS: usize = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a Lease may name a pod that waits in a pool without having it: a claim is under way.
+/// How long a Lease may name a pod of a pool without owning it: a claim is under way.
 pub(crate) const CLAIMING: Duration = Duration::from_secs(30);
 
-/// The pod that a Lease names: its name from the beginning, its UID once it exists. With the name known before, any caller
-/// can finish what another has begun, and no two make two pods.
+/// The pod that a Lease names: its name from the beginning, its UID once it exists. Because the name is known beforehand, any
+/// caller can finish what another has begun, and no two create two pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Holder {
     pub(crate) pod: String,
@@ -53,7 +59,7 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// A pod that has to be made.
+    /// A pod that has yet to be created.
     pub(crate) fn new_for(name: &str) -> Self {
         // A pod's name is also its host name: 63 bytes at most.
         Self {
@@ -78,17 +84,6 @@ impl Holder {
     }
 }
 
-/// How an attempt to delete a Lease ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Deletion {
-    /// It is gone, by this request.
-    Done,
-    /// There was none.
-    Absent,
-    /// It isn't as it was when it was looked at.
-    Changed,
-}
-
 /// The Leases of a namespace.
 #[derive(Clone)]
 pub(crate) struct Leases {
@@ -101,28 +96,28 @@ impl Leases {
         Self { api: Api::namespaced(cluster.client.clone(), &cluster.namespace), cluster: cluster.clone() }
     }
 
-    pub(crate) async fn now(&self) -> MicroTime {
-        MicroTime(self.cluster.now().await)
+    pub(crate) async fn now(&self) -> Result<MicroTime> {
+        self.cluster.now().await.map(MicroTime)
     }
 
-    /// Makes a Lease for a pod, to be finished within a time, or attaches to the one of that name, whatever pod it has;
-    /// whether it was made.
-    pub(crate) async fn make(
+    /// Creates a Lease for a pod that is to be finished within a time, or attaches to the Lease of that name, whatever pod it
+    /// has. Says whether it was created.
+    pub(crate) async fn create(
         &self,
         name: &str,
-        marks: &Marks,
+        metadata: &Metadata,
         holder: &Holder,
         within: Duration,
     ) -> Result<(Lease, bool)> {
-        let now = self.now().await;
-        // Another creator may have named the same pod of a pool, so the holder doesn't tell whose Lease it is.
+        let now = self.now().await?;
+        // Another creator may have named the same pod of a pool, so the holder doesn't say whose Lease it is.
         let creator = format!("{:016x}", rand::random::<u64>());
-        let mut annotations = marks.annotations.clone();
+        let mut annotations = metadata.annotations.clone();
         annotations.insert(CREATOR.into(), creator.clone());
         let lease = Lease {
             metadata: ObjectMeta {
                 name: Some(name.into()),
-                labels: Some(marks.labels.clone()),
+                labels: Some(metadata.labels.clone()),
                 annotations: Some(annotations),
                 ..ObjectMeta::default()
             },
@@ -137,10 +132,10 @@ impl Leases {
         let mut left = ATTEMPTS;
         loop {
             left -= 1;
-            match patiently(|| async { self.api.create(&PostParams::default(), &lease).await }).await {
+            match with_retry(|| async { self.api.create(&PostParams::default(), &lease).await }).await {
                 Ok(lease) => return Ok((lease, true)),
                 Err(error) if Error::code(&error) == Some(409) && left > 0 => {}
-                Err(error) => return Err(Error::api("make the sandbox's Lease")(error)),
+                Err(error) => return Err(Error::api("create the sandbox's Lease")(error)),
             }
             // Between the two requests it may have been deleted.
             match self.attach(name).await {
@@ -155,47 +150,29 @@ impl Leases {
         }
     }
 
-    /// Writes down that a sandbox that must exist is about to be used, and gives its Lease. From then on nobody deletes it
-    /// because of what was seen before.
+    /// Records that a sandbox, which must exist, is about to be used, and returns its Lease. From then on nobody deletes it
+    /// because of what was read before.
     pub(crate) async fn attach(&self, name: &str) -> Result<Lease> {
-        let address = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/{name}", self.cluster.namespace);
-        // Whose it is has to be known before anything is written: it may be a program's that has to do with Podbay nothing.
-        let patch = json!([
-            {"op": "test", "path": pointer("labels", MANAGED_BY), "value": PODBAY},
-            {"op": "test", "path": pointer("labels", SANDBOX), "value": name},
-            {"op": "add", "path": "/spec/renewTime", "value": self.now().await},
-        ]);
-        let body = serde_json::to_vec(&patch).map_err(|error| Error::Config(format!("a patch: {error}")))?;
+        // Ownership is tested before anything is written: the Lease may belong to another program.
+        let patch = [
+            json!({"op": "test", "path": pointer("labels", MANAGED_BY), "value": PODBAY}),
+            json!({"op": "test", "path": pointer("labels", SANDBOX), "value": name}),
+            json!({"op": "add", "path": "/spec/renewTime", "value": self.now().await?}),
+        ];
         let mut left = ATTEMPTS;
         loop {
             left -= 1;
-            let written = patiently(|| async {
-                let request = http::Request::patch(&address)
-                    .header(http::header::CONTENT_TYPE, "application/json-patch+json")
-                    .body(body.clone())
-                    .map_err(kube::Error::HttpError)?;
-                self.cluster.client.request::<Lease>(request).await
-            })
-            .await;
+            let written = json_patch::<Lease>(&self.cluster, name, &patch).await;
             match written {
                 Ok(lease) => return self.ours(name, lease),
                 Err(error) if Error::code(&error) == Some(404) => return Err(Error::SandboxNotFound(name.to_owned())),
-                // It isn't a sandbox's, and this says so.
+                // It isn't a sandbox, and this says so.
                 Err(error) if Error::code(&error) == Some(422) => return self.find(name).await,
-                // Nothing is tested that others change; the API server gave up on doing it after them.
+                // Others don't change what is tested; the API server gave up retrying behind them.
                 Err(error) if Error::code(&error) == Some(409) && left > 0 => tokio::time::sleep(PAUSE).await,
                 Err(error) => return Err(Error::api("write the sandbox's Lease")(error)),
             }
         }
-    }
-
-    /// The Lease of a sandbox that must exist.
-    pub(crate) async fn find(&self, name: &str) -> Result<Lease> {
-        let lease = patiently(|| self.api.get_opt(name))
-            .await
-            .map_err(Error::api("get the sandbox's Lease"))?
-            .ok_or_else(|| Error::SandboxNotFound(name.to_owned()))?;
-        self.ours(name, lease)
     }
 
     fn ours(&self, name: &str, lease: Lease) -> Result<Lease> {
@@ -203,29 +180,29 @@ impl Leases {
             return Err(Error::SandboxNotFound(name.to_owned()));
         }
         let label = |key: &str| lease.metadata.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
-        // A pool's Lease is Podbay's too, and no sandbox.
+        // A pool's Lease is Podbay's too, but no sandbox.
         match (label(MANAGED_BY), label(SANDBOX)) {
             (Some(PODBAY), Some(sandbox)) if sandbox == name => Ok(lease),
             _ => Err(Error::NotOurs(format!("the Lease {name}"))),
         }
     }
 
-    /// Names another pod, because the one before is gone; the Lease as it is after that, whoever was first. The sandbox
-    /// begins anew, as it is wanted now.
+    /// Names another pod, because the one before is gone. Returns the Lease as it is after that, whoever was first. The
+    /// sandbox starts over, with the options that are asked for now.
     pub(crate) async fn replace_pod(
         &self,
         lease: &Lease,
         holder: &Holder,
-        marks: &Marks,
+        metadata: &Metadata,
         within: Duration,
     ) -> Result<Lease> {
-        let now = self.now().await;
+        let now = self.now().await?;
         let mut annotations = json!({TTL: null, IDLE_TTL: null});
-        for (key, value) in &marks.annotations {
+        for (key, value) in &metadata.annotations {
             annotations[key] = value.as_str().into();
         }
         let change = json!({
-            "metadata": {"labels": marks.labels, "annotations": annotations},
+            "metadata": {"labels": metadata.labels, "annotations": annotations},
             "spec": {
                 "holderIdentity": holder.text(),
                 "acquireTime": now,
@@ -236,113 +213,118 @@ impl Leases {
         self.change(lease, change).await
     }
 
-    /// Writes down the UID of the pod that a Lease names.
+    /// Records the UID of the pod that a Lease names: the sandbox is finished.
+    ///
+    /// # Errors
+    /// [`Error::Superseded`] when the Lease names another pod by now.
     pub(crate) async fn set_uid(&self, lease: &Lease, pod: &str, uid: &str) -> Result<()> {
         let wanted = Holder { pod: pod.into(), uid: Some(uid.into()) };
         let mut lease = lease.clone();
         for _ in 0..ATTEMPTS {
-            if Holder::of(&lease).is_none_or(|holder| holder.pod != pod || holder.uid.is_some()) {
-                return Ok(());
+            match Holder::of(&lease) {
+                Some(holder) if holder == wanted => return Ok(()),
+                Some(holder) if holder.pod == pod && holder.uid.is_none() => {}
+                // Whoever came later took this creator for dead, and deletes the pod that it made.
+                _ => return Err(Error::Superseded(lease.metadata.name.unwrap_or_default())),
             }
-            let change = json!({"spec": {"holderIdentity": wanted.text(), "renewTime": self.now().await}});
+            let change = json!({"spec": {"holderIdentity": wanted.text(), "renewTime": self.now().await?}});
             lease = self.change(&lease, change).await?;
         }
-        Err(Error::Config(format!(
-            "the Lease {} was changed {ATTEMPTS} times while its pod was written down; who changes it?",
-            lease.metadata.name.unwrap_or_default()
-        )))
+        Err(Error::Contended {
+            what: format!("the Lease {}", lease.metadata.name.unwrap_or_default()),
+            attempts: ATTEMPTS,
+            how: "was changed by others",
+        })
     }
 
-    /// Changes a Lease if nobody did meanwhile; the Lease as it is then.
+    /// Changes a Lease unless somebody else did meanwhile. Returns the Lease as it is then.
     async fn change(&self, lease: &Lease, mut change: serde_json::Value) -> Result<Lease> {
         let name = lease.metadata.name.as_deref().unwrap_or_default();
         change["metadata"]["resourceVersion"] = json!(lease.metadata.resource_version);
         let patch = Patch::Merge(change);
-        match patiently(|| async { self.api.patch(name, &PatchParams::default(), &patch).await }).await {
+        match with_retry(|| async { self.api.patch(name, &PatchParams::default(), &patch).await }).await {
             Ok(lease) => Ok(lease),
             Err(error) if Error::code(&error) == Some(409) => self.find(name).await,
             Err(error) if Error::code(&error) == Some(404) => Err(Error::SandboxNotFound(name.into())),
             Err(error) => Err(Error::api("change the sandbox's Lease")(error)),
         }
     }
+}
 
-    /// Deletes a Lease and with it all that it owns, if it is the one that is meant.
-    pub(crate) async fn delete(&self, name: &str, preconditions: Preconditions) -> Result<Deletion> {
+impl SandboxObjects for Leases {
+    type Object = Lease;
+
+    async fn find(&self, name: &str) -> Result<Lease> {
+        let lease = with_retry(|| self.api.get_opt(name))
+            .await
+            .map_err(Error::api("get the sandbox's Lease"))?
+            .ok_or_else(|| Error::SandboxNotFound(name.to_owned()))?;
+        self.ours(name, lease)
+    }
+
+    async fn renew(&self, name: &str) {
+        let renewed = async {
+            let patch = Patch::Merge(json!({"spec": {"renewTime": self.now().await?}}));
+            self.api.patch(name, &PatchParams::default(), &patch).await.map_err(Error::api("renew the sandbox's Lease"))
+        };
+        if let Err(error) = renewed.await {
+            tracing::warn!(%error, name, "can't record the sandbox's activity");
+        }
+    }
+
+    async fn delete(&self, name: &str, preconditions: Preconditions) -> Result<Deletion> {
         let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
-        match patiently(|| self.api.delete(name, &parameters)).await {
+        match with_retry(|| self.api.delete(name, &parameters)).await {
             Ok(_) => Ok(Deletion::Done),
             Err(error) if Error::code(&error) == Some(404) => Ok(Deletion::Absent),
             Err(error) if Error::code(&error) == Some(409) => Ok(Deletion::Changed),
             Err(error) => Err(Error::api("delete the sandbox's Lease")(error)),
         }
     }
+}
 
-    /// Writes down that a sandbox was used just now.
-    pub(crate) async fn renew(&self, name: &str) {
-        let patch = json!({"spec": {"renewTime": self.now().await}});
-        if let Err(error) = self.api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
-            // The next minute brings the next try; the work itself needn't fail for this.
-            tracing::warn!(%error, name, "the sandbox's activity couldn't be written down");
-        }
+impl SandboxObject for Lease {
+    fn limits(&self) -> LifetimeLimits {
+        let seconds = |key: &str| annotation(self, key)?.parse().ok();
+        LifetimeLimits { ttl: seconds(TTL), idle_ttl: seconds(IDLE_TTL) }
+    }
+
+    fn began(&self) -> Option<Timestamp> {
+        let acquired = self.spec.as_ref().and_then(|spec| spec.acquire_time.as_ref()).map(|time| time.0);
+        acquired.or_else(|| self.metadata.creation_timestamp.as_ref().map(|time| time.0))
+    }
+
+    fn last_used(&self) -> Option<Timestamp> {
+        self.spec.as_ref()?.renew_time.as_ref().map(|time| time.0)
     }
 }
 
-/// The Lease that is meant and no other of that name.
-pub(crate) fn this(lease: &Lease) -> Preconditions {
-    Preconditions { uid: lease.metadata.uid.clone(), resource_version: None }
+/// When somebody last wrote that the sandbox is wanted.
+pub(crate) fn last_written(lease: &Lease) -> Option<Timestamp> {
+    lease.began().max(lease.last_used())
 }
 
-/// The Lease as it was seen: not if anybody has used it since.
-pub(crate) fn unchanged(lease: &Lease) -> Preconditions {
-    Preconditions { resource_version: lease.metadata.resource_version.clone(), ..this(lease) }
-}
-
-/// When the sandbox that a Lease is began: the Lease may be older than its pod.
-pub(crate) fn begun(lease: &Lease) -> Option<Timestamp> {
-    let acquired = lease.spec.as_ref().and_then(|spec| spec.acquire_time.as_ref()).map(|time| time.0);
-    acquired.or_else(|| lease.metadata.creation_timestamp.as_ref().map(|time| time.0))
-}
-
-/// When it was last used, as far as was written down.
-pub(crate) fn used(lease: &Lease) -> Option<Timestamp> {
-    lease.spec.as_ref()?.renew_time.as_ref().map(|time| time.0)
-}
-
-/// When anybody last wrote that it is wanted.
-pub(crate) fn written(lease: &Lease) -> Option<Timestamp> {
-    begun(lease).max(used(lease))
-}
-
-/// Whether nobody has finished its pod yet, so that nobody can be using it.
+/// Whether nobody has finished the sandbox's pod yet, so that nobody can be using it.
 pub(crate) fn is_unfinished(lease: &Lease) -> bool {
     Holder::of(lease).is_some_and(|holder| holder.uid.is_none())
 }
 
-/// Whether whoever makes its pod should be done with it. A Lease that doesn't say how long that may take is an older
-/// version's.
+/// Whether a Lease that names a pod of a pool, and doesn't own it, may still get it.
+pub(crate) fn is_being_claimed(lease: &Lease, now: Timestamp) -> bool {
+    last_written(lease).is_some_and(|written| age(written, now) < CLAIMING)
+}
+
+/// Whether the creator of the sandbox's pod should be done by now. Leases of older versions don't say how long that may
+/// take.
 pub(crate) fn startup_is_over(lease: &Lease, now: Timestamp, otherwise: Duration) -> bool {
     let within = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
     let within = within.and_then(|seconds| u64::try_from(seconds).ok()).map_or(otherwise, Duration::from_secs);
-    begun(lease).is_none_or(|begun| age(begun, now) > within)
+    lease.began().is_none_or(|began| age(began, now) > within)
 }
 
-/// How long ago something was. What is still to come, by a clock that differs, was just now.
-pub(crate) fn age(then: Timestamp, now: Timestamp) -> Duration {
-    Duration::try_from(now.duration_since(then)).unwrap_or_default()
-}
-
-/// How long its sandbox may live and be idle, in seconds.
-pub(crate) fn limits(lease: &Lease) -> Limits {
-    let seconds = |key: &str| annotation(lease, key)?.parse().ok();
-    Limits { ttl: seconds(TTL), idle_ttl: seconds(IDLE_TTL) }
-}
-
-/// What is left of these times.
-pub(crate) fn limits_left(lease: &Lease, now: Timestamp) -> Limits {
-    let Limits { ttl, idle_ttl } = limits(lease);
-    let age = begun(lease).map_or(0, |begun| age(begun, now).as_secs());
-    // Not nothing: that would be no limit at all to some.
-    Limits { ttl: ttl.map(|ttl| ttl.saturating_sub(age).max(1)), idle_ttl }
+/// What is left of a sandbox's limits.
+pub(crate) fn limits_left(lease: &Lease, now: Timestamp) -> LifetimeLimits {
+    lease.limits().after(lease.began().map_or(Duration::ZERO, |began| age(began, now)))
 }
 
 fn annotation<'a>(lease: &'a Lease, key: &str) -> Option<&'a str> {
@@ -353,7 +335,7 @@ fn seconds(time: Duration) -> Option<i32> {
     i32::try_from(time.as_secs()).ok()
 }
 
-/// What makes an object go away with a Lease.
+/// Makes an object be deleted with a Lease.
 pub(crate) fn owner(lease: &Lease) -> OwnerReference {
     OwnerReference {
         api_version: "coordination.k8s.io/v1".into(),

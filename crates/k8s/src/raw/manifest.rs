@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use super::config::Config;
 use super::overrides;
 use crate::error::{Error, Result};
-use crate::names::{Marks, NETWORK};
+use crate::names::{Metadata, NETWORK};
 
 /// The sandbox's container in its pod.
 pub const CONTAINER: &str = "sandbox";
 
-/// Waits, and ends at once when told to: `sleep infinity` as the first process would ignore TERM. A container that is
-/// started again finds podbayd, which then sees to it that the sandbox's times hold, also while nobody comes.
+/// Waits, and ends at once on TERM, which `sleep infinity` as the first process would ignore. A restarted container starts
+/// podbayd again, so that the sandbox's limits hold even if no client comes.
 fn wait_script(flags: &str) -> String {
     format!(
         "trap 'exit 0' TERM INT
@@ -27,7 +27,7 @@ while :; do sleep 3600 & wait $!; done"
     )
 }
 
-/// Where agent frameworks write, whatever the image and its user, and podbayd's own directory.
+/// podbayd's own directory, and those that agent frameworks write to, whatever the image and its user.
 pub(crate) const VOLUMES: [(&str, &str); 4] = [
     ("podbay-run", STATE_DIR),
     ("podbay-results", ARTEFACT_PATHS[0]),
@@ -39,8 +39,8 @@ pub(crate) const VOLUMES: [(&str, &str); 4] = [
 pub(crate) const OWN_VOLUMES: [&str; 6] =
     ["podbay-workspace", "podbay-tmp", "podbay-run", "podbay-results", "podbay-history", "podbay-blobs"];
 
-/// Annotations that keep service meshes from putting a sidecar into the pod. A sandbox without a network has no use for
-/// one, which wouldn't get ready either. `extra_annotations` overrides them.
+/// Annotations that keep service meshes from injecting a sidecar. A sandbox without a network has no use for one, and it
+/// wouldn't get ready either. `extra_annotations` overrides them.
 const NO_SIDECARS: [(&str, &str); 4] = [
     ("sidecar.istio.io/inject", "false"),
     ("linkerd.io/inject", "disabled"),
@@ -48,35 +48,43 @@ const NO_SIDECARS: [(&str, &str); 4] = [
     ("consul.hashicorp.com/connect-inject", "false"),
 ];
 
-/// What Kubernetes taints a node with that it has lost touch with. It tolerates these for 300 s where a pod says nothing.
+/// The same as labels: Kuma reads nothing else, and Istio prefers it.
+const NO_SIDECARS_LABELS: [&str; 2] = ["sidecar.istio.io/inject", "kuma.io/sidecar-injection"];
+
+/// The taints of a node that the cluster has lost contact with. Pods tolerate these for 300 s unless they say otherwise.
 const LOST: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
-/// Describes a pod.
+/// The manifest of a sandbox's pod.
 ///
 /// # Errors
-/// When the configuration can't be a pod, or weakens its protection without leave.
+/// When the configuration isn't valid, or weakens the pod's protection without permission.
 pub(crate) fn pod(
     config: &Config,
     name: &str,
-    marks: &Marks,
+    metadata: &Metadata,
     owner: OwnerReference,
     network: Option<&str>,
     ttl: Option<u64>,
 ) -> Result<Pod> {
-    let mut labels = marks.labels.clone();
+    let mut labels = metadata.labels.clone();
     if let Some(network) = network {
         labels.insert(NETWORK.into(), network.into());
     }
-    let mut annotations = marks.annotations.clone();
+    let mut annotations = metadata.annotations.clone();
     annotations.extend(NO_SIDECARS.map(|(key, value)| (key.to_owned(), value.to_owned())));
     annotations.extend(config.extra_annotations.clone());
+    let mut all_labels = labels.clone();
+    for key in NO_SIDECARS_LABELS {
+        // With the annotation's value, so that overriding the annotation is enough.
+        all_labels.extend(annotations.get(key).map(|value| (key.to_owned(), value.clone())));
+    }
     let mut value = json!({
-        "metadata": {"name": name, "labels": labels, "annotations": annotations},
+        "metadata": {"name": name, "labels": all_labels, "annotations": annotations},
         "spec": spec(config, ttl)?,
     });
     overrides::merge(&mut value, &config.pod_template_overrides);
     overrides::check(&value, config, &labels)?;
-    // Not to be changed by anyone: without its owner a pod would never be removed.
+    // Overrides can't change these: without its owner a pod would never be removed.
     value["metadata"]["name"] = name.into();
     value["metadata"]["ownerReferences"] = json!([plain(&owner)?]);
     serde_json::from_value(value).map_err(|error| Error::Config(format!("the pod can't be described: {error}")))
@@ -88,7 +96,7 @@ fn spec(config: &Config, ttl: Option<u64>) -> Result<Value> {
     if config.read_only_root {
         mounts.push(("podbay-tmp", "/tmp"));
     }
-    // What the user mounts somewhere is meant to be there.
+    // The user's own mounts win.
     mounts.retain(|(_, path)| config.volume_mounts.iter().all(|mount| mount.mount_path != *path));
     let mut volumes: Vec<Value> = mounts.iter().map(|(name, _)| json!({"name": name, "emptyDir": {}})).collect();
     let mut volume_mounts: Vec<Value> =
@@ -181,7 +189,7 @@ fn spec(config: &Config, ttl: Option<u64>) -> Result<Value> {
     Ok(spec)
 }
 
-/// The lower of two quantities: the cluster refuses to set aside more than the limit. What isn't a quantity is left to it.
+/// The lower of two quantities: the cluster refuses a request above the limit. Invalid quantities are left to the cluster.
 fn lower<'a>(request: &'a str, limit: &'a str) -> &'a str {
     match (amount(request), amount(limit)) {
         (Some(request), Some(most)) if most < request => limit,
@@ -189,7 +197,7 @@ fn lower<'a>(request: &'a str, limit: &'a str) -> &'a str {
     }
 }
 
-/// What a quantity such as `256Mi` or `1.5G` amounts to.
+/// The value of a quantity such as `256Mi` or `1.5G`.
 fn amount(quantity: &str) -> Option<f64> {
     let digits = quantity.find(|one: char| !one.is_ascii_digit() && one != '.').unwrap_or(quantity.len());
     let (number, suffix) = quantity.split_at(digits);
@@ -205,11 +213,11 @@ fn amount(quantity: &str) -> Option<f64> {
     Some(number.parse::<f64>().ok()? * f64::powi(base, power))
 }
 
-/// The user's tolerations, and how long a lost node is put up with where they say nothing about that.
+/// The user's tolerations, and those for a lost node unless the user's cover it.
 fn tolerations(config: &Config) -> Result<Value> {
     let mut all = config.tolerations.iter().map(plain).collect::<Result<Vec<_>>>()?;
     for key in LOST {
-        // Without a key all taints are meant.
+        // No key means all taints.
         let said = config.tolerations.iter().any(|one| {
             one.key.as_deref().is_none_or(|said| said == key || said.is_empty())
                 && one.effect.as_deref().is_none_or(|effect| effect == "NoExecute" || effect.is_empty())
@@ -226,7 +234,7 @@ fn tolerations(config: &Config) -> Result<Value> {
     Ok(Value::Array(all))
 }
 
-/// A container that runs first, protected like the sandbox where it says nothing about itself.
+/// An init container, protected like the sandbox unless it says otherwise.
 fn init_container(container: &Container, config: &Config) -> Result<Value> {
     let own = plain(container)?;
     if config.allow_weaker_security {
@@ -239,8 +247,8 @@ fn init_container(container: &Container, config: &Config) -> Result<Value> {
     Ok(hardened)
 }
 
-/// Whether a command does nothing but wait. As the first process such a one ignores TERM, so that neither podbayd nor the
-/// kubelet could end the sandbox in good order; Podbay's own waits better.
+/// Whether a command does nothing but wait. As the first process it would ignore TERM, so neither podbayd nor the kubelet
+/// could end the sandbox cleanly; Podbay's own command waits better.
 fn only_waits(command: &[String]) -> bool {
     let words: Vec<&str> = command.iter().map(String::as_str).collect();
     matches!(words[..], ["sleep", "infinity" | "inf"] | ["tail", "-f", "/dev/null"])
@@ -255,7 +263,7 @@ mod tests {
     use super::*;
 
     fn described(config: &Config) -> Value {
-        let pod = pod(config, "pb-1-00", &Marks::default(), Default::default(), None, None).unwrap();
+        let pod = pod(config, "pb-1-00", &Metadata::default(), Default::default(), None, None).unwrap();
         serde_json::to_value(pod).unwrap()
     }
 
@@ -269,9 +277,13 @@ mod tests {
         assert_eq!(small["spec"]["containers"][0]["resources"]["requests"]["ephemeral-storage"], "100M");
         assert_eq!(pod["metadata"]["annotations"]["sidecar.istio.io/inject"], "false");
         assert_eq!(pod["metadata"]["annotations"]["linkerd.io/inject"], "disabled");
-        let extra_annotations = [("linkerd.io/inject".to_owned(), "enabled".to_owned())].into();
+        // Kuma reads only labels, which weren't set.
+        assert_eq!(pod["metadata"]["labels"]["sidecar.istio.io/inject"], "false");
+        assert_eq!(pod["metadata"]["labels"]["kuma.io/sidecar-injection"], "disabled");
+        let extra_annotations = [("kuma.io/sidecar-injection".to_owned(), "enabled".to_owned())].into();
         let pod = described(&Config { extra_annotations, ..Config::default() });
-        assert_eq!(pod["metadata"]["annotations"]["linkerd.io/inject"], "enabled");
+        assert_eq!(pod["metadata"]["annotations"]["kuma.io/sidecar-injection"], "enabled");
+        assert_eq!(pod["metadata"]["labels"]["kuma.io/sidecar-injection"], "enabled");
     }
 
     #[test]

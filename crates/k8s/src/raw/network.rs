@@ -1,4 +1,4 @@
-//! The rules of sandboxes' networks: one NetworkPolicy for each distinct set, shared by all sandboxes that have it.
+//! Network rules: one NetworkPolicy for each distinct set of rules, shared by all sandboxes that have it.
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicySpec};
@@ -9,19 +9,19 @@ use serde_json::Value;
 
 use super::config::Config;
 use super::egress;
+use crate::api::retry::with_retry;
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
 use crate::names::{self, MANAGED_BY, NETWORK, PODBAY};
-use crate::retry::patiently;
 
-/// What the names of policies begin with; the rest is the hash of the rules.
+/// The prefix of policies' names; the rest is the hash of the rules.
 const PREFIX: &str = "pb-net-";
 
-/// Makes sure that the policy for a configuration exists, and gives the label that puts a pod under it. To be called before
-/// the pod is made: there is no moment without rules.
+/// Makes sure that the policy for a configuration exists, and returns the label that puts a pod under it. Has to be called
+/// before the pod is created, so that there is no moment without rules.
 ///
 /// # Errors
-/// When the policy can't be made. Then no pod may be.
+/// When the policy can't be created. Then no pod may be.
 pub(crate) async fn ensure(cluster: &Cluster, config: &Config) -> Result<Option<String>> {
     if !config.block_network {
         return Ok(None);
@@ -30,15 +30,15 @@ pub(crate) async fn ensure(cluster: &Cluster, config: &Config) -> Result<Option<
     let name = policy.metadata.name.clone().unwrap_or_default();
     let policies: Api<NetworkPolicy> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
     loop {
-        let found = patiently(|| policies.get_opt(&name)).await.map_err(Error::api("get the network policy"))?;
+        let found = with_retry(|| policies.get_opt(&name)).await.map_err(Error::api("get the network policy"))?;
         if let Some(found) = found {
             return agrees(&found, &policy, &name).map(|()| Some(hash));
         }
-        match patiently(|| async { policies.create(&PostParams::default(), &policy).await }).await {
+        match with_retry(|| async { policies.create(&PostParams::default(), &policy).await }).await {
             Ok(made) => return agrees(&made, &policy, &name).map(|()| Some(hash)),
-            // Somebody made it meanwhile: look at what it says.
+            // Somebody created it meanwhile: compare it.
             Err(error) if Error::code(&error) == Some(409) => {}
-            Err(error) => return Err(Error::api("make the network policy")(error)),
+            Err(error) => return Err(Error::api("create the network policy")(error)),
         }
     }
 }
@@ -48,14 +48,14 @@ pub(crate) fn label(config: &Config) -> Result<Option<String>> {
     config.block_network.then(|| policy(config).map(|(hash, _)| hash)).transpose()
 }
 
-/// Removes policies that no pod is under any more; how many.
+/// Removes policies that no pod is under any more; returns how many.
 ///
-/// A creator makes sure of its policy before its pod exists and again after; and here is looked again after. So whichever way
-/// the two fall together, the pod has its policy.
+/// A creator makes sure of its policy before and after it creates its pod, and this function looks again after it has deleted
+/// one. So a pod has its policy whichever of the two is faster.
 pub(crate) async fn clean(cluster: &Cluster, pods: &Api<Pod>) -> Result<usize> {
     let policies: Api<NetworkPolicy> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
     let ours = ListParams::default().labels(&names::ours());
-    let list = patiently(|| policies.list(&ours)).await.map_err(Error::api("list the network policies"))?;
+    let list = with_retry(|| policies.list(&ours)).await.map_err(Error::api("list the network policies"))?;
     let mut removed = 0;
     for policy in list.items {
         let Some(name) = policy.metadata.name.clone() else { continue };
@@ -63,7 +63,7 @@ pub(crate) async fn clean(cluster: &Cluster, pods: &Api<Pod>) -> Result<usize> {
         let under = ListParams::default().labels(&format!("{NETWORK}={hash}")).limit(1);
         let used = || async {
             let list =
-                patiently(|| pods.list(&under)).await.map_err(Error::api("list the pods of a network policy"))?;
+                with_retry(|| pods.list(&under)).await.map_err(Error::api("list the pods of a network policy"))?;
             Ok::<_, Error>(!list.items.is_empty())
         };
         if used().await? {
@@ -71,7 +71,7 @@ pub(crate) async fn clean(cluster: &Cluster, pods: &Api<Pod>) -> Result<usize> {
         }
         let preconditions = Preconditions { uid: policy.metadata.uid.clone(), resource_version: None };
         let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
-        match patiently(|| policies.delete(&name, &parameters)).await {
+        match with_retry(|| policies.delete(&name, &parameters)).await {
             Ok(_) => removed += 1,
             Err(error) if matches!(Error::code(&error), Some(404 | 409)) => continue,
             Err(error) => return Err(Error::api("delete a network policy")(error)),
@@ -79,9 +79,9 @@ pub(crate) async fn clean(cluster: &Cluster, pods: &Api<Pod>) -> Result<usize> {
         if used().await? {
             let metadata = ObjectMeta { name: Some(name), labels: policy.metadata.labels, ..ObjectMeta::default() };
             let again = NetworkPolicy { metadata, spec: policy.spec };
-            match patiently(|| async { policies.create(&PostParams::default(), &again).await }).await {
+            match with_retry(|| async { policies.create(&PostParams::default(), &again).await }).await {
                 Err(error) if Error::code(&error) != Some(409) => {
-                    return Err(Error::api("make a network policy that is needed again")(error));
+                    return Err(Error::api("create a network policy that is needed again")(error));
                 }
                 _ => removed -= 1,
             }
@@ -112,18 +112,18 @@ fn policy(config: &Config) -> Result<(String, NetworkPolicy)> {
     Ok((hash, policy))
 }
 
-/// The name says what is in it, unless somebody has changed it since, or a webhook changed it on its way in.
+/// The name is the hash of the rules, unless somebody or a webhook has changed them.
 fn agrees(found: &NetworkPolicy, wanted: &NetworkPolicy, name: &str) -> Result<()> {
     if plain(found)? == plain(wanted)? {
         return Ok(());
     }
     Err(Error::Config(format!(
-        "the NetworkPolicy {name} was changed and doesn't hold the rules that its name stands for: delete it, and Podbay makes \
-         it anew"
+        "the NetworkPolicy {name} was changed and doesn't have the rules that its name stands for: delete it, and Podbay creates \
+         it again"
     )))
 }
 
-/// A policy's rules as the API server would keep them: it fills in defaults and leaves out what is empty.
+/// A policy's rules as the API server stores them: it fills in defaults and leaves out empty fields.
 fn plain(policy: &NetworkPolicy) -> Result<Value> {
     let mut spec = serde_json::to_value(&policy.spec)
         .map_err(|error| Error::Config(format!("the network policy can't be described: {error}")))?;
@@ -142,7 +142,7 @@ fn rules_of(list: &mut Value) -> impl Iterator<Item = &mut Value> {
     list.as_array_mut().into_iter().flatten()
 }
 
-/// Drops what means the same as nothing. An empty selector and an empty rule mean everything, and stay.
+/// Drops empty fields. An empty selector and an empty rule mean everything, and stay.
 fn drop_empty(value: &mut Value) {
     match value {
         Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! What users change about a pod, and what they may not change by accident.
+//! Merges users' changes into a pod, and refuses those that weaken its protection by accident.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use super::manifest::CONTAINER;
 use super::pod_security::{list, weakness};
 use crate::error::{Error, Result};
 
-/// Merges one description into another: objects key by key, lists of named things name by name, the rest as a whole.
+/// Merges one value into another: objects key by key, lists of named items by name, everything else as a whole.
 pub(crate) fn merge(base: &mut Value, change: &Value) {
     match (base, change) {
         (_, Value::Null) => {}
         (Value::Object(base), Value::Object(change)) => {
             for (key, change) in change {
-                // As in a merge patch, null takes something away.
+                // As in a merge patch, null removes a field.
                 if change.is_null() {
                     base.remove(key);
                 } else {
@@ -35,19 +35,19 @@ pub(crate) fn merge(base: &mut Value, change: &Value) {
     }
 }
 
-/// Mounts have names too, but one volume may be mounted twice: they are told apart by nothing and replaced.
+/// Mounts have names too, but one volume may be mounted twice, so lists of mounts are replaced.
 fn named(list: &[Value]) -> bool {
     list.iter().all(|item| item["name"].is_string() && item.get("mountPath").is_none())
 }
 
-/// Refuses a pod that is protected less than the configuration says.
+/// Checks that a pod isn't protected less than the configuration allows.
 pub(crate) fn check(pod: &Value, config: &Config, labels: &BTreeMap<String, String>) -> Result<()> {
     let containers = list(&pod["spec"]["containers"]);
     if !containers.iter().any(|container| container["name"] == CONTAINER) {
         return Err(Error::Config(format!("pod_template_overrides leaves no container {CONTAINER:?}")));
     }
     for (key, value) in labels {
-        // Without these the pod would be out of its NetworkPolicy, and out of sight.
+        // Without these the pod would be outside its NetworkPolicy, and not listed.
         if pod["metadata"]["labels"][key] != value.as_str() {
             return Err(Error::Config(format!("pod_template_overrides changes the label {key}, which is Podbay's")));
         }
@@ -66,7 +66,7 @@ pub(crate) fn check(pod: &Value, config: &Config, labels: &BTreeMap<String, Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names::Marks;
+    use crate::names::Metadata;
     use crate::raw::manifest;
     use k8s_openapi::api::core::v1::Pod;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -77,8 +77,8 @@ mod tests {
     }
 
     fn made(config: Config) -> Result<Pod> {
-        let marks = Marks::new("pb-1", "x/", &BTreeMap::new())?;
-        manifest::pod(&config, "pb-1-a", &marks, OwnerReference::default(), Some("n1"), Some(60))
+        let metadata = Metadata::new("pb-1", "x/", &BTreeMap::new())?;
+        manifest::pod(&config, "pb-1-a", &metadata, OwnerReference::default(), Some("n1"), Some(60))
     }
 
     #[test]

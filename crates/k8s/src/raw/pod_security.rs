@@ -2,19 +2,19 @@
 //!
 //! Every field that a pod can have is in one of the tables below, either as harmless or with a rule. A test compares the
 //! tables with the Kubernetes API that this build knows, so a field that a later version adds has to be judged before the
-//! build passes. See <https://kubernetes.io/docs/concepts/security/pod-security-standards/>.
+//! tests pass. See <https://kubernetes.io/docs/concepts/security/pod-security-standards/>.
 
 use serde_json::Value;
 
 use super::config::Config;
 
-/// Says what is weak about a field's value, which is null where the field isn't there.
+/// Says what is weak about a field's value, which is null where the field is missing.
 type Rule = fn(&Value, &Config) -> Option<String>;
 
 /// Fields by name; those without a rule are harmless.
 type Table = &'static [(&'static str, Option<Rule>)];
 
-/// Legacy annotation that switches off AppArmor for a container.
+/// The legacy annotation that can switch off AppArmor for a container.
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 
 /// What weakens a pod's protection, if anything does.
@@ -29,7 +29,7 @@ pub(super) fn weakness(pod: &Value, config: &Config) -> Option<String> {
     judge(&pod["spec"], POD, config)
 }
 
-/// Judges each field of an object. Fields that aren't there are judged too: leaving one out may be the weakness.
+/// Judges each field of an object. Missing fields are judged too: leaving one out may be the weakness.
 fn judge(object: &Value, table: Table, config: &Config) -> Option<String> {
     let known = |key: &str| table.iter().any(|(name, _)| *name == key);
     if let Some(key) = object.as_object().and_then(|fields| fields.keys().find(|key| !known(key))) {

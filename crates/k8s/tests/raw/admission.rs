@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use podbay_client::provider::{Provider, Query};
 use podbay_k8s::install::Install;
-use podbay_k8s::raw::{Config, Raw};
-use podbay_k8s::rights::Features;
+use podbay_k8s::raw::{Config, Features, Raw};
 use podbay_k8s::{Access, Cluster};
 
 use crate::provider::{config, wanted};
@@ -79,12 +78,9 @@ async fn an_account_with_rights_in_the_whole_cluster_is_kept_in_its_own_namespac
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
     let other = cluster.namespace(vec![]).await?;
     let home = format!("{}-boxes", other.name());
-    let install = Install {
-        namespace: home.clone(),
-        features: Features { network_rules: true, namespace_per_sandbox: true, ..Features::default() },
-        reaper_image: Some("podbay:0".into()),
-        ..Install::default()
-    };
+    let features = Features { network_rules: true, namespace_per_sandbox: true, ..Features::default() };
+    let install =
+        Install { namespace: home.clone(), reaper_image: Some("podbay:0".into()), ..Install::new(features.needs()) };
     let installed = Installed::apply(&cluster, &install)?;
     let file = installed.kubeconfig(&home, "podbay")?;
     let dry = ["create", "--dry-run=server", "-f", "-"];
@@ -161,7 +157,8 @@ async fn the_reapers_account_removes_sandboxes_and_makes_none() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
     let other = cluster.namespace(vec![]).await?;
     let home = format!("{}-boxes", other.name());
-    let install = Install { namespace: home.clone(), reaper_image: Some("podbay:0".into()), ..Install::default() };
+    let needs = Features { network_rules: true, ..Features::default() }.needs();
+    let install = Install { namespace: home.clone(), reaper_image: Some("podbay:0".into()), ..Install::new(needs) };
     let installed = Installed::apply(&cluster, &install)?;
     let raw = |file| {
         let access = Access { kubeconfig: Some(file), namespace: Some(home.clone()), ..Access::default() };

@@ -220,6 +220,90 @@ async fn a_claim_whose_lease_was_reaped_meanwhile_begins_again() -> Result<()> {
     Ok(())
 }
 
+/// The reaper looked at a pod before it knew whether anybody was claiming it: where listing took longer than a claim may, it
+/// deleted a sandbox that had just been claimed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_is_claimed_while_the_reaper_lists_stays() -> Result<()> {
+    let Some(cluster) = rig::cluster().await? else { return Ok(()) };
+    let namespace = cluster.namespace(rules()).await?;
+    let impostor = Impostor::start(&cluster).await?;
+    let leases: Api<Lease> = Api::namespaced(cluster.admin(), namespace.name());
+    let raw = provider(&namespace, pooled(1))?;
+    raw.refill().await?;
+    until_available(&raw, 1).await?;
+    let reaper = through(&namespace, impostor.port(), config(rig::BUSYBOX)).await?;
+    // The reaper has listed the pods, and not yet the Leases, when somebody claims one.
+    let mut held = impostor.hold(Method::GET, "/leases?");
+    let reaping = tokio::spawn(async move { reaper.cleanup(None).await });
+    held.arrived().await?;
+    let claimed = raw.get_or_create(&wanted("pb-claimed")).await?;
+    work(&claimed.sandbox).await?;
+    // As if the list had taken so long.
+    let patch = json!({"spec": {"acquireTime": ago(60), "renewTime": ago(60)}});
+    leases.patch("pb-claimed", &PatchParams::default(), &Patch::Merge(&patch)).await?;
+    drop(held);
+    let cleaned = reaping.await??;
+    ensure!(cleaned.deleted.is_empty() && cleaned.kept == 1 && cleaned.failed.is_empty(), "{cleaned:?}");
+    is_live(&claimed.sandbox).await
+}
+
+/// Of two replicas on one thread, one claims the pod of the pool, and the other uses it. The first one's podbayd call failed,
+/// and it deleted the pod: the second had written to the Lease only before the claim.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_turns_out_useless_leaves_what_another_uses() -> Result<()> {
+    let Some(cluster) = rig::cluster().await? else { return Ok(()) };
+    let namespace = cluster.namespace(rules()).await?;
+    let impostors = [Impostor::start(&cluster).await?, Impostor::start(&cluster).await?];
+    let filler = provider(&namespace, pooled(1))?;
+    filler.refill().await?;
+    drop(filler);
+    // A ttl has to be told to podbayd, which takes an exec.
+    let pool = Config { ttl: Some(1800), ..pooled(1) };
+    let [first, second] = [0, 1].map(|index: usize| through(&namespace, impostors[index].port(), pool.clone()));
+    let (first, second) = (first.await?, second.await?);
+    // The second creates the Lease, and is about to claim.
+    let mut claiming = impostors[1].hold(Method::PATCH, "/pods/");
+    let other = tokio::spawn(async move { (second.get_or_create(&wanted("pb-both")).await, second) });
+    claiming.arrived().await?;
+    // The first attaches and claims; its exec hangs.
+    let mut exec = impostors[0].hold(Method::GET, "/exec");
+    let useless = tokio::spawn(async move { first.get_or_create(&wanted("pb-both")).await });
+    exec.arrived().await?;
+    drop(claiming);
+    let (other, _second) = other.await?;
+    let other = other?;
+    work(&other.sandbox).await?;
+    impostors[0].answer(Answer::new(StatusCode::UNPROCESSABLE_ENTITY).on("/exec"));
+    drop(exec);
+    drop(useless.await?);
+    is_live(&other.sandbox).await
+}
+
+/// A creator that was slower than others wait for handed out its pod all the same, although its Lease named another.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_creator_that_was_taken_for_dead_gets_the_pod_of_whoever_came_later() -> Result<()> {
+    let Some(cluster) = rig::cluster().await? else { return Ok(()) };
+    let namespace = cluster.namespace(rules()).await?;
+    let impostor = Impostor::start(&cluster).await?;
+    let leases: Api<Lease> = Api::namespaced(cluster.admin(), namespace.name());
+    let slow = through(&namespace, impostor.port(), config(rig::BUSYBOX)).await?;
+    let mut held = impostor.hold(Method::GET, "/exec");
+    let creating = tokio::spawn(async move { (slow.get_or_create(&wanted("pb-slow")).await, slow) });
+    held.arrived().await?;
+    // By its Lease it should have been done long ago, and its pod is gone.
+    let pods: Api<Pod> = Api::namespaced(cluster.admin(), namespace.name());
+    let pod = pods.list(&ListParams::default()).await?.items.remove(0).metadata.name.context("no name")?;
+    let patch = json!({"spec": {"acquireTime": ago(HOUR), "holderIdentity": format!("{pod}x")}});
+    leases.patch("pb-slow", &PatchParams::default(), &Patch::Merge(&patch)).await?;
+    let later = provider(&namespace, config(rig::BUSYBOX))?.get_or_create(&wanted("pb-slow")).await?;
+    work(&later.sandbox).await?;
+    drop(held);
+    let (created, _slow) = creating.await?;
+    let text = created?.sandbox.run("cat work").await?.text().into_owned();
+    ensure!(text == "live\n", "the two have different pods: {text:?}");
+    is_live(&later.sandbox).await
+}
+
 /// Ages were measured by this machine's clock. Here it is an hour ahead of the API server's.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_that_is_ahead_ends_nothing_early() -> Result<()> {

@@ -10,7 +10,6 @@ mod lifetime;
 mod live;
 mod namespaces;
 mod network;
-mod operations;
 mod pods;
 mod pool;
 mod provider;

@@ -4,16 +4,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use futures_util::future::try_join_all;
+use http::Method;
 use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use podbay_client::provider::{Phase, Provider, Query};
-use podbay_k8s::raw::Config;
+use podbay_k8s::raw::{Config, Features};
+use rig::faults::Impostor;
 use serde_json::json;
 
-use crate::pods::rules;
+use crate::faults::through;
 use crate::provider::{config, provider, wanted};
 
 /// Rights in all namespaces, which such sandboxes need. They go with this value.
@@ -25,9 +27,9 @@ struct Everywhere {
 impl Everywhere {
     async fn grant(cluster: &rig::TestCluster, namespace: &rig::Namespace) -> Result<Self> {
         let name = format!("everywhere-{}", namespace.name());
-        let mut rules = rules();
-        rules.push(rig::rule("", ["namespaces"], ["create", "get", "list", "watch", "delete"]));
-        rules.push(rig::rule("", ["resourcequotas"], ["create"]));
+        let features =
+            Features { network_rules: true, namespace_per_sandbox: true, namespace_quota: true, ..Features::default() };
+        let rules = features.needs().policy_rules();
         let metadata = json!({"name": name});
         let role: ClusterRole = serde_json::from_value(json!({"metadata": metadata, "rules": rules}))?;
         Api::all(cluster.admin()).create(&PostParams::default(), &role).await?;
@@ -115,5 +117,34 @@ async fn a_namespace_of_its_own_comes_with_the_sandbox_and_goes_with_it() -> Res
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     println!("namespaces gone after {:?}", start.elapsed());
+    Ok(())
+}
+
+/// A namespace was deleted by its UID: a sandbox that somebody had created in it since went with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_that_is_used_again_stays() -> Result<()> {
+    let Some(cluster) = rig::cluster().await? else { return Ok(()) };
+    let namespace = cluster.namespace(vec![]).await?;
+    let _rights = Everywhere::grant(&cluster, &namespace).await?;
+    let impostor = Impostor::start(&cluster).await?;
+    let config = Config { namespace_per_sandbox: true, startup_timeout: 20, ..config(rig::BUSYBOX) };
+    let raw = provider(&namespace, config.clone())?;
+    let slow = through(&namespace, impostor.port(), config).await?;
+    raw.get_or_create(&wanted("pb-reused")).await?;
+    // The Lease is gone and the namespace isn't, when somebody wants the sandbox again.
+    let mut held_pod = impostor.hold(Method::DELETE, "/pods/");
+    let mut held = impostor.hold(Method::DELETE, "/api/v1/namespaces/pb-reused-");
+    let deleting = tokio::spawn(async move { slow.delete("pb-reused").await });
+    held_pod.arrived().await?;
+    drop(held_pod);
+    held.arrived().await?;
+    let again = raw.get_or_create(&wanted("pb-reused")).await?;
+    ensure!(again.created && again.sandbox.run("echo live > work").await?.success());
+    drop(held);
+    ensure!(deleting.await??);
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let text = again.sandbox.run("cat work").await.context("the sandbox is gone")?.text().into_owned();
+    ensure!(text == "live\n", "{text:?}");
+    ensure!(raw.delete("pb-reused").await?);
     Ok(())
 }

@@ -3,20 +3,16 @@
 use anyhow::{Context, Result};
 use futures_util::TryStreamExt;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::Api;
 use kube::api::{PostParams, WatchEvent, WatchParams};
 use podbay_k8s::channel::exec::{Container, ExecChannel};
+use podbay_k8s::raw::Features;
 use serde_json::{Value, json};
 
-/// What a client needs, and nothing else.
-pub(crate) fn rules() -> Vec<k8s_openapi::api::rbac::v1::PolicyRule> {
-    vec![
-        rig::rule("", ["pods"], ["create", "get", "list", "watch", "patch", "delete"]),
-        rig::rule("", ["pods/exec"], ["create", "get"]),
-        rig::rule("", ["events"], ["list"]),
-        rig::rule("coordination.k8s.io", ["leases"], ["create", "get", "list", "update", "patch", "delete"]),
-        rig::rule("networking.k8s.io", ["networkpolicies"], ["create", "get", "list", "delete"]),
-    ]
+/// What `podbay install` grants a client that uses network rules and a pool, and nothing else.
+pub(crate) fn rules() -> Vec<PolicyRule> {
+    Features { network_rules: true, pool: true, ..Features::default() }.needs().policy_rules()
 }
 
 /// Makes a pod, waits until it is ready, and gives a channel to it.

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use podbay_client::provider::{Phase, Provider, Query, Wanted};
-use podbay_k8s::raw::{CONTAINER, Config};
+use podbay_k8s::raw::{CONTAINER, Config, Timing};
 use rig::faults::{Answer, Impostor};
 use serde_json::{Value, json};
 
@@ -376,5 +376,113 @@ async fn a_pod_of_a_pool_that_is_deleted_by_name_is_not_one_that_was_claimed() -
     ensure!(claimed.sandbox.run("true").await?.success());
     // By then it is a sandbox's pod, and means the sandbox.
     ensure!(raw.delete(&name).await?);
+    Ok(())
+}
+
+/// With an idle time that is shorter than a start, the reaper deleted sandboxes that were being created.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_that_is_being_created_is_not_idle() -> Result<()> {
+    let Some(cluster) = rig::cluster().await? else { return Ok(()) };
+    let namespace = cluster.namespace(rules()).await?;
+    let left = Left { cluster: &cluster, namespace: &namespace };
+    let mut nowhere = container(rig::BUSYBOX);
+    nowhere["nodeSelector"] = json!({"no": "such"});
+    left.behind("pb-starting", false, ago(30), nowhere).await?;
+    let raw = provider(&namespace, config(rig::BUSYBOX))?;
+    let cleaned = raw.cleanup(Some(Duration::from_secs(1))).await?;
+    ensure!(cleaned.deleted.is_empty() && cleaned.kept == 1, "{cleaned:?}");
+    Ok(())
+}
+
+/// A container that doesn't run can't answer, so that the reaper kept an idle sandbox in a crash loop for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_sandbox_whose_container_does_not_run_is_reaped() -> Result<()> {
+    let Some(cluster) = rig::cluster().await? else { return Ok(()) };
+    let namespace = cluster.namespace(rules()).await?;
+    let left = Left { cluster: &cluster, namespace: &namespace };
+    for (name, since) in [("pb-crash", ago(7200)), ("pb-used", ago(0))] {
+        left.on_a_ghost(name, since, true).await?;
+        let status = json!({"status": {"containerStatuses": [{
+            "name": CONTAINER, "image": rig::BUSYBOX, "imageID": "", "ready": false, "restartCount": 9,
+            "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+        }]}});
+        left.pods().patch_status(&format!("{name}-0"), &PatchParams::default(), &Patch::Merge(&status)).await?;
+    }
+    let raw = provider(&namespace, config(rig::BUSYBOX))?;
+    let cleaned = raw.cleanup(Some(Duration::from_secs(3600))).await?;
+    ensure!(cleaned.deleted == ["pb-crash"] && cleaned.kept == 1 && cleaned.failed.is_empty(), "{cleaned:?}");
+    Ok(())
+}
+
+/// A wrong answer of one sandbox kept the reaper from asking all others on its node.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_that_answers_nonsense_does_not_protect_its_neighbours() -> Result<()> {
+    let Some(cluster) = rig::cluster().await? else { return Ok(()) };
+    let namespace = cluster.namespace(rules()).await?;
+    let left = Left { cluster: &cluster, namespace: &namespace };
+    let raw = provider(&namespace, config(rig::BUSYBOX))?;
+    drop(raw.get_or_create(&wanted("pb-idle")).await?);
+    // Nothing can be written in these, so podbayd can't be started.
+    for number in 0..20 {
+        let mut spec = container(rig::BUSYBOX);
+        spec["containers"][0]["securityContext"] = json!({"readOnlyRootFilesystem": true});
+        left.behind(&format!("pb-broken-{number:02}"), true, ago(7200), spec).await?;
+    }
+    let patch = json!({"spec": {"renewTime": ago(7200)}});
+    left.leases().patch("pb-idle", &PatchParams::default(), &Patch::Merge(&patch)).await?;
+    let start = Instant::now();
+    while left
+        .pods()
+        .list(&ListParams::default())
+        .await?
+        .items
+        .iter()
+        .any(|pod| pod.status.as_ref().and_then(|status| status.phase.as_deref()) != Some("Running"))
+    {
+        ensure!(start.elapsed() < Duration::from_secs(60), "they don't start");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    let cleaned = raw.cleanup(Some(Duration::from_secs(1))).await?;
+    ensure!(cleaned.deleted == ["pb-idle"] && cleaned.failed.len() == 20, "{cleaned:?}");
+    Ok(())
+}
+
+/// A run of the reaper was bounded only between sandboxes, and a late error lost everything that it had done.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_of_the_reaper_ends_in_time_and_the_next_goes_on() -> Result<()> {
+    let Some(cluster) = rig::cluster().await? else { return Ok(()) };
+    let namespace = cluster.namespace(rules()).await?;
+    let left = Left { cluster: &cluster, namespace: &namespace };
+    left.behind("pb-over", false, ago(300), container("localhost/none:1")).await?;
+    let raw = provider(&namespace, config(rig::BUSYBOX))?;
+    let timing = Timing { reaper_run: Duration::ZERO, ..Timing::default() };
+    let cleaned = raw.clone().with_timing(timing).cleanup(None).await?;
+    ensure!(cleaned.deleted.is_empty(), "{cleaned:?}");
+    ensure!(cleaned.failed.iter().any(|(_, why)| why.contains("the next run goes on")), "{cleaned:?}");
+    // Whatever fails at the end is told beside what was done.
+    let impostor = Impostor::start(&cluster).await?;
+    let reaper = through(&namespace, impostor.port(), config(rig::BUSYBOX)).await?;
+    impostor.answer(Answer::new(StatusCode::FORBIDDEN).to(Method::GET).on("/networkpolicies?"));
+    let cleaned = reaper.cleanup(None).await?;
+    ensure!(cleaned.deleted == ["pb-over"], "{cleaned:?}");
+    ensure!(cleaned.failed.iter().any(|(what, _)| what == "network policies"), "{cleaned:?}");
+    Ok(())
+}
+
+/// A registry that couldn't be reached for a moment failed the sandbox at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registry_that_cannot_be_reached_is_waited_for_and_then_named() -> Result<()> {
+    let Some(cluster) = rig::cluster().await? else { return Ok(()) };
+    let namespace = cluster.namespace(rules()).await?;
+    let image = Config { image_pull_policy: "IfNotPresent".into(), ..config("127.0.0.1:1/podbay/none:1") };
+    let pull_patience = Duration::from_secs(6);
+    let raw = provider(&namespace, image)?.with_timing(Timing { pull_patience, ..Timing::default() });
+    let start = Instant::now();
+    let error = raw.get_or_create(&wanted("pb-registry")).await.err().context("it was pulled")?.to_string();
+    println!("after {:?}: {error}", start.elapsed());
+    ensure!(start.elapsed() >= pull_patience, "given up after {:?}", start.elapsed());
+    ensure!(start.elapsed() < Duration::from_secs(30), "given up after {:?}", start.elapsed());
+    ensure!(error.contains("can't start") && error.contains("ImagePull"), "{error}");
     Ok(())
 }

@@ -13,7 +13,7 @@ async fn doctor_says_that_nodes_have_no_user_namespaces_for_pods() -> Result<()>
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
     let namespace = cluster.namespace(rules()).await?;
     let config = Config { user_namespace: true, startup_timeout: 20, ..config(rig::BUSYBOX) };
-    let doctor = Doctor::new(Cluster::with_client(namespace.client(), namespace.name()), config)?;
+    let doctor = Doctor::raw(Cluster::with_client(namespace.client(), namespace.name()), config)?;
     let report = doctor.examine(Depth::Full).await;
     let start = report.findings.iter().find(|finding| finding.check == "start").context("nothing was started")?;
     println!("{}: {:?}", start.detail, start.fix);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use podbay::k8s::Cluster;
-use podbay::k8s::raw::{Config, Raw};
+use podbay::k8s::raw::{Config, Features, Raw};
 use podbay::local::{Home, Isolation, Local, Options};
 use podbay::provider::{Provided, Provider, Wanted};
 use podbay::{Command, Sandbox};
@@ -178,11 +178,5 @@ fn pod(place: Place) -> Config {
 }
 
 fn rights() -> Vec<k8s_openapi::api::rbac::v1::PolicyRule> {
-    vec![
-        rig::rule("", ["pods"], ["create", "get", "list", "watch", "delete"]),
-        rig::rule("", ["pods/exec"], ["create", "get"]),
-        rig::rule("", ["events"], ["list"]),
-        rig::rule("coordination.k8s.io", ["leases"], ["create", "get", "list", "update", "patch", "delete"]),
-        rig::rule("networking.k8s.io", ["networkpolicies"], ["create", "get"]),
-    ]
+    Features { network_rules: true, ..Features::default() }.needs().policy_rules()
 }

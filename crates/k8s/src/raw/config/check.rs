@@ -68,10 +68,10 @@ impl Config {
         }
         egress::rules(self)?;
         if !matches!(self.pod_template_overrides, Value::Null | Value::Object(_)) {
-            return refuse("pod_template_overrides must be an object, shaped like a pod");
+            return refuse("pod_template_overrides must be an object with the fields of a pod");
         }
         if self.init_containers.iter().any(|container| container.name == CONTAINER) {
-            return refuse(format!("an init container is called {CONTAINER:?}, as the sandbox itself: rename it"));
+            return refuse(format!("an init container is named {CONTAINER:?}, like the sandbox's own: rename it"));
         }
         self.check_volumes()?;
         self.check_arch()
@@ -126,7 +126,7 @@ impl Config {
         }
     }
 
-    /// The architecture as nodes are labelled with it.
+    /// The architecture as nodes' labels have it.
     fn arch(&self) -> Result<Option<&'static str>> {
         match self.image_arch.as_deref() {
             None => Ok(None),
@@ -136,7 +136,7 @@ impl Config {
         }
     }
 
-    /// The labels of the nodes to run on, the architecture's included.
+    /// The labels of the nodes to run on, including the architecture's.
     pub(crate) fn nodes(&self) -> Result<std::collections::BTreeMap<String, String>> {
         let mut nodes = self.node_selector.clone();
         if let Some(arch) = self.arch()? {
@@ -145,7 +145,7 @@ impl Config {
         Ok(nodes)
     }
 
-    /// The strictest Pod Security level that the pods keep to by themselves, as far as the settings tell.
+    /// The strictest Pod Security level that the pods meet, as far as the settings show.
     pub(crate) fn pod_security(&self) -> Option<&'static str> {
         match (self.allow_weaker_security, self.run_as_non_root) {
             (true, _) => None,
@@ -186,10 +186,10 @@ impl Config {
         }
         if self.warm_pool_size > 0 {
             return refuse(
-                "warm_pool_size and namespace_per_sandbox exclude each other: a pod can't change its namespace",
+                "warm_pool_size and namespace_per_sandbox exclude each other: a pod can't move to another namespace",
             );
         }
-        // These are of one namespace, and one that was made just now has none.
+        // These belong to a namespace, and a new one has none of them.
         let elsewhere = [
             ("image_pull_secrets", !self.image_pull_secrets.is_empty()),
             ("env_from", !self.env_from.is_empty()),
@@ -227,7 +227,7 @@ fn refuse<T>(message: impl Into<String>) -> Result<T> {
     Err(Error::Config(message.into()))
 }
 
-/// An architecture as Rust calls it.
+/// Rust's name of an architecture.
 fn rust_arch(arch: &str) -> &str {
     match arch {
         "amd64" => "x86_64",

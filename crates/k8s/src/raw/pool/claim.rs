@@ -1,4 +1,4 @@
-//! Turns a pod that waits into a sandbox's, for one of all those who want it.
+//! Turns a pod of the pool into a sandbox's, for exactly one of those who want it.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
@@ -6,23 +6,23 @@ use k8s_openapi::jiff::Timestamp;
 use podbay_client::{ErrorCode, Lifetime, Sandbox};
 use serde_json::{Value, json};
 
-use crate::bootstrap::Limits;
+use crate::api::patch::{is_test_failure, json_patch};
 use crate::error::{Error, Result};
-use crate::names::{CLAIMED, DISCARDED, Marks, STATE, WARM, pointer};
+use crate::lifetime::{LifetimeLimits, age};
+use crate::names::{CLAIMED, DISCARDED, Metadata, STATE, WARM, pointer};
 use crate::raw::lease::{self, Holder};
-use crate::raw::occupant::holder_of;
-use crate::raw::place::Place;
-use crate::retry::patiently;
+use crate::raw::namespace::SandboxNamespace;
+use crate::raw::pod_state::holder_of;
 
-/// A pod that may be claimed.
+/// A pod that can be claimed.
 #[derive(Debug)]
 pub(crate) struct Candidate {
     pub(crate) holder: Holder,
-    /// When the API server made the pod: no later than the start from which its deadline counts.
+    /// When the API server created the pod: no later than the start that its deadline counts from.
     made: Option<Timestamp>,
-    /// The deadline that it has already.
+    /// The deadline that it has.
     deadline: Option<u64>,
-    /// A session that is open to it.
+    /// An open session to it.
     pub(crate) sandbox: Option<Sandbox>,
 }
 
@@ -39,12 +39,12 @@ impl Candidate {
     }
 }
 
-/// Claims a pod for a Lease; nothing when it isn't to be had any more. One request tests that it waits and makes it the
-/// Lease's, so no two get it.
+/// Claims a pod for a Lease; returns nothing when somebody else has it. One request tests that the pod is free and gives it to
+/// the Lease, so no two get it.
 pub(crate) async fn claim(
-    place: &Place,
+    namespace: &SandboxNamespace,
     lease: &Lease,
-    marks: &Marks,
+    metadata: &Metadata,
     ttl: Option<u64>,
     candidate: &Candidate,
 ) -> Result<Option<Pod>> {
@@ -57,80 +57,58 @@ pub(crate) async fn claim(
     let mut add = |part: &str, key: &str, value: Value| {
         patch.push(json!({"op": "add", "path": pointer(part, key), "value": value}));
     };
-    for (key, value) in &marks.labels {
+    for (key, value) in &metadata.labels {
         add("labels", key, value.as_str().into());
     }
-    for (key, value) in &marks.annotations {
+    for (key, value) in &metadata.annotations {
         add("annotations", key, value.as_str().into());
     }
     if let Some(ttl) = ttl {
-        // It counts from the pod's start, not from now. The start is by the node's clock, so it isn't compared with this one.
-        // What is a little too long here podbayd ends in time.
-        let now = place.cluster.now().await;
-        let age = candidate.made.map_or(0, |made| lease::age(made, now).as_secs().saturating_add(1));
-        // One that is there can only be lowered.
+        // The deadline counts from the pod's start, by the node's clock. The creation is a little earlier, so the deadline
+        // may be a little late; podbayd ends the sandbox in time.
+        let now = namespace.cluster.now().await?;
+        let age = candidate.made.map_or(0, |made| age(made, now).as_secs().saturating_add(1));
+        // A deadline that is set can only be lowered.
         let deadline = age.saturating_add(ttl).min(candidate.deadline.unwrap_or(u64::MAX));
         patch.push(json!({"op": "add", "path": "/spec/activeDeadlineSeconds", "value": deadline}));
     }
-    match json_patch(place, &candidate.holder.pod, &patch).await {
+    match json_patch(&namespace.cluster, &candidate.holder.pod, &patch).await {
         Ok(pod) => Ok(Some(pod)),
-        Err(error) if is_taken(&error) => {
-            tracing::debug!(%error, pod = candidate.holder.pod, "another has it");
+        Err(error) if is_test_failure(&error) => {
+            tracing::debug!(%error, pod = candidate.holder.pod, "somebody else has claimed it");
             Ok(None)
         }
         Err(error) => Err(Error::api("claim a pod of the pool")(error)),
     }
 }
 
-/// Whether a pod isn't what a patch tests for any more.
-pub(super) fn is_taken(error: &kube::Error) -> bool {
-    match error {
-        // A test that fails is a 422, as is a pod that can't be; only the latter is told in so many words.
-        kube::Error::Api(status) if status.code == 422 => !status.message.contains("is invalid"),
-        error => matches!(Error::code(error), Some(404 | 409)),
-    }
-}
-
-/// Deletes a pod that is in this state, unless somebody changes that first: a claimed one is a sandbox. Whether it did.
-pub(crate) async fn discard(place: &Place, pod: &Pod, state: &str) -> Result<bool> {
+/// Deletes a pod of the pool that is in this state, unless somebody changes that first: a claimed one is a sandbox. Says
+/// whether it did.
+pub(crate) async fn discard(namespace: &SandboxNamespace, pod: &Pod, state: &str) -> Result<bool> {
     let patch = [
         json!({"op": "test", "path": "/metadata/uid", "value": pod.metadata.uid}),
         json!({"op": "test", "path": pointer("labels", STATE), "value": state}),
         json!({"op": "replace", "path": pointer("labels", STATE), "value": DISCARDED}),
     ];
-    match json_patch(place, pod.metadata.name.as_deref().unwrap_or_default(), &patch).await {
-        Ok(_) => place.delete_pod(&holder_of(pod)).await.map(|()| true),
-        Err(error) if is_taken(&error) => Ok(false),
+    match json_patch::<Pod>(&namespace.cluster, pod.metadata.name.as_deref().unwrap_or_default(), &patch).await {
+        Ok(_) => namespace.delete_pod(&holder_of(pod)).await.map(|()| true),
+        Err(error) if is_test_failure(&error) => Ok(false),
         Err(error) => Err(Error::api("discard a pod of the pool")(error)),
     }
 }
 
-/// Patches a pod if what is tested holds.
-pub(super) async fn json_patch(place: &Place, pod: &str, patch: &[Value]) -> Result<Pod, kube::Error> {
-    let body = serde_json::to_vec(patch).map_err(kube::Error::SerdeError)?;
-    let address = format!("/api/v1/namespaces/{}/pods/{pod}", place.cluster.namespace);
-    patiently(|| async {
-        let request = http::Request::patch(&address)
-            .header(http::header::CONTENT_TYPE, "application/json-patch+json")
-            .body(body.clone())
-            .map_err(kube::Error::HttpError)?;
-        place.cluster.client.request(request).await
-    })
-    .await
-}
-
-/// Tells podbayd in a claimed pod how long the sandbox may go on.
+/// Tells podbayd in a claimed pod how long the sandbox may live.
 ///
 /// # Errors
-/// When it can't be reached, so that the pod is of no use.
-pub(crate) async fn set_limits(sandbox: &Sandbox, limits: Limits) -> podbay_client::Result<()> {
-    if limits == Limits::default() {
+/// When podbayd can't be reached, so that the pod is useless.
+pub(crate) async fn set_limits(sandbox: &Sandbox, limits: LifetimeLimits) -> podbay_client::Result<()> {
+    if limits == LifetimeLimits::default() {
         return Ok(());
     }
     let millis = |seconds: Option<u64>| seconds.map(|seconds| seconds.saturating_mul(1000));
     let lifetime = Lifetime { ttl_ms: millis(limits.ttl), idle_ttl_ms: millis(limits.idle_ttl) };
     match sandbox.set_lifetime(&lifetime).await {
-        // An image may have an older podbayd of its own. The pod's deadline and the reaper hold all the same.
+        // An image may contain an older podbayd. The pod's deadline and the reaper still apply.
         Err(error) if error.code() == Some(ErrorCode::UnknownOperation) => {
             tracing::warn!("podbayd in the image is too old to end the sandbox by itself");
             Ok(())

@@ -1,15 +1,15 @@
-//! Pods that wait to become sandboxes, with podbayd in place.
+//! Pods that wait to become sandboxes, with podbayd running in them.
 //!
-//! A pod of a pool goes through three states, which a label tells: it is *warming* until podbayd answers in it and the setup
-//! script has run, then *warm*, and *claimed* once it belongs to a sandbox. Any number of clients share a pool: of those
-//! that want one pod, the API server lets one have it, and only who holds the pool's Lease makes new ones.
+//! A label holds the state of a pool's pod: it is *warming* until podbayd answers in it and the setup script has run, then
+//! *warm*, and *claimed* once it belongs to a sandbox. Any number of clients share a pool: of those that want one pod, the
+//! API server lets one have it, and only whoever holds the pool's Lease creates new ones.
 //!
-//! Every client writes to the pool's Lease now and then, also while the pool is full. A pool that nobody does that for is
-//! an orphan, and the reaper removes it.
+//! Every client writes to the pool's Lease now and then, also while the pool is full. The reaper removes a pool that nobody
+//! writes to.
 
 pub(crate) mod claim;
-mod keeper;
 mod lock;
+mod maintenance;
 mod refill;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,44 +23,44 @@ use tokio::task::JoinHandle;
 
 use super::config::Config;
 use super::manifest::CONTAINER;
-use super::place::Place;
+use super::namespace::SandboxNamespace;
 use super::{manifest, network};
+use crate::api::retry::with_retry;
 use crate::error::{Error, Result};
-use crate::names::{self, CLAIMED, MANAGED_BY, Marks, PODBAY, POOL, STATE, TEMPLATE, WARM, WARMING};
+use crate::names::{self, CLAIMED, MANAGED_BY, Metadata, PODBAY, POOL, STATE, TEMPLATE, WARM, WARMING};
 use crate::pod::health::{ending, is_ready};
-use crate::retry::patiently;
 use claim::Candidate;
 pub(crate) use lock::ORPHANED;
 
 /// A pool, as one client sees it.
 pub(crate) struct Pool {
     shared: Arc<Shared>,
-    /// What looks after the pool while this client lives.
-    keeper: Mutex<Option<JoinHandle<()>>>,
+    /// Maintains the pool while this client lives.
+    maintenance: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the keeper knows as well.
+/// What maintenance knows as well.
 struct Shared {
-    place: Place,
+    namespace: SandboxNamespace,
     config: Arc<Config>,
-    /// The hash of all that makes a pod: pods with another one are out of date.
+    /// The hash of everything that defines a pod: pods with another hash are outdated.
     template: String,
-    /// This client, as the pool's Lease names it.
+    /// This client's name in the pool's Lease.
     identity: String,
     /// A pod to which a session is open: the next to be claimed.
     held: Mutex<Option<Candidate>>,
-    /// It was used.
+    /// Notified when that pod was claimed.
     taken: Notify,
-    lock: Mutex<lock::Seen>,
-    /// Held by whoever fills the pool in this process: the Lease doesn't tell its keeper from a caller of `refill`.
+    lock: Mutex<lock::LockView>,
+    /// Held by whoever fills the pool in this process: the Lease doesn't tell maintenance from a caller of `refill`.
     filling: tokio::sync::Mutex<()>,
 }
 
 impl Pool {
-    pub(crate) fn new(place: Place, config: Arc<Config>) -> Result<Self> {
+    pub(crate) fn new(namespace: SandboxNamespace, config: Arc<Config>) -> Result<Self> {
         let template = template(&config)?;
         let shared = Shared {
-            place,
+            namespace,
             config,
             template,
             identity: names::random(),
@@ -69,29 +69,29 @@ impl Pool {
             lock: Mutex::default(),
             filling: tokio::sync::Mutex::default(),
         };
-        Ok(Self { shared: Arc::new(shared), keeper: Mutex::default() })
+        Ok(Self { shared: Arc::new(shared), maintenance: Mutex::default() })
     }
 
-    /// Looks after the pool from now on, in the background, until this is dropped.
-    pub(crate) fn tend(&self) {
-        let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Maintains the pool in the background until this is dropped.
+    pub(crate) fn maintain(&self) {
+        let mut maintenance = self.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
         // The runtime in which it ran may be gone.
-        if keeper.as_ref().is_none_or(JoinHandle::is_finished) {
-            *keeper = Some(tokio::spawn(keeper::keep(self.shared.clone())));
+        if maintenance.as_ref().is_none_or(JoinHandle::is_finished) {
+            *maintenance = Some(tokio::spawn(maintenance::maintain(self.shared.clone())));
         }
     }
 
-    /// The pod to which a session is open, if there is one. Whoever takes it either gives it back or uses it.
+    /// The pod that a session is open to, if there is one. Whoever takes it claims it or puts it back.
     pub(crate) fn take(&self) -> Option<Candidate> {
         self.shared.held().take()
     }
 
-    /// What was taken is used: another session is to be opened.
+    /// Says that the pod was claimed, so that another session is opened.
     pub(crate) fn used(&self) {
         self.shared.taken.notify_one();
     }
 
-    /// Gives back what wasn't needed.
+    /// Gives back a pod that wasn't needed.
     pub(crate) fn put_back(&self, candidate: Candidate) {
         let mut held = self.shared.held();
         if held.is_none() && candidate.sandbox.is_some() {
@@ -99,10 +99,10 @@ impl Pool {
         }
     }
 
-    /// The pods that can be had, in no order, so that those who look at once don't all want the same.
+    /// The pods that can be claimed, in random order, so that callers at the same time don't all want the same one.
     pub(crate) async fn candidates(&self) -> Result<Vec<Candidate>> {
-        // From the API server's memory: a list that must be up to date waits there for up to 100 ms, and a pod that isn't
-        // warm any more is refused to whoever wants it.
+        // From the API server's cache: a list that must be current waits there for up to 100 ms, and the claim of a pod that
+        // isn't warm any more is refused.
         let warm = self.shared.list(ListParams::default().labels(&self.shared.warm_selector()).match_any()).await?;
         let mut candidates: Vec<Candidate> =
             warm.iter().filter(|pod| is_ready(pod, CONTAINER)).map(Candidate::of).collect();
@@ -110,24 +110,24 @@ impl Pool {
         Ok(candidates)
     }
 
-    /// Brings the pool to its size, and looks after it from then on.
+    /// Brings the pool to its size, and maintains it from then on.
     pub(crate) async fn fill(&self) -> Result<PoolStatus> {
         let patience = Duration::from_secs(self.shared.config.startup_timeout);
         let begun = Instant::now();
         loop {
-            match self.shared.refill(refill::Zeal::Exact).await? {
-                refill::Outcome::Full => break,
-                refill::Outcome::Busy if begun.elapsed() > patience => {
-                    return Err(Error::Config(format!(
-                        "another client has been filling the pool {:?} for {patience:?}; try again later",
-                        self.shared.config.warm_pool_name
-                    )));
+            match self.shared.refill(refill::RefillMode::Exact).await? {
+                refill::RefillOutcome::Full => break,
+                refill::RefillOutcome::Busy if begun.elapsed() > patience => {
+                    return Err(Error::PoolBusy {
+                        pool: self.shared.config.warm_pool_name.clone(),
+                        seconds: patience.as_secs(),
+                    });
                 }
                 _ => tokio::time::sleep(Duration::from_millis(300)).await,
             }
         }
         if self.shared.config.warm_pool_size > 0 {
-            self.tend();
+            self.maintain();
         }
         self.status().await
     }
@@ -147,10 +147,10 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        if let Some(keeper) = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            keeper.abort();
+        if let Some(maintenance) = self.maintenance.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            maintenance.abort();
         }
-        // Others needn't wait until it is clear that nobody fills the pool any more.
+        // So that others needn't wait until the Lease expires.
         if self.shared.has_lock()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
@@ -173,7 +173,7 @@ impl Shared {
         format!("{},{POOL}={}", names::ours(), self.config.warm_pool_name)
     }
 
-    /// The pods that nobody has claimed. There may be thousands that somebody has.
+    /// Selects the pods that nobody has claimed. There may be thousands that somebody has.
     fn waiting_selector(&self) -> String {
         format!("{},{STATE}!={CLAIMED}", self.pool_selector())
     }
@@ -183,31 +183,31 @@ impl Shared {
     }
 
     async fn list(&self, parameters: ListParams) -> Result<Vec<Pod>> {
-        let list = patiently(|| self.place.pods.list(&parameters)).await;
+        let list = with_retry(|| self.namespace.pods.list(&parameters)).await;
         Ok(list.map_err(Error::api("list the pods of the pool"))?.items)
     }
 
     /// The labels of a pod that is made for the pool.
-    fn marks(&self) -> Result<Marks> {
-        let mut marks = marks(&self.config)?;
-        marks.labels.extend([(STATE.into(), WARMING.into()), (TEMPLATE.into(), self.template.clone())]);
-        Ok(marks)
+    fn metadata(&self) -> Result<Metadata> {
+        let mut metadata = metadata(&self.config)?;
+        metadata.labels.extend([(STATE.into(), WARMING.into()), (TEMPLATE.into(), self.template.clone())]);
+        Ok(metadata)
     }
 }
 
-fn marks(config: &Config) -> Result<Marks> {
-    let mut marks = Marks::new("", &config.label_prefix, &config.default_labels)?;
-    marks.labels.remove(names::SANDBOX);
-    marks.labels.extend([(MANAGED_BY.into(), PODBAY.into()), (POOL.into(), config.warm_pool_name.clone())]);
-    // Whoever claims the pod adds to its annotations, so there have to be some.
-    marks.annotations.insert(names::MADE_BY.into(), env!("CARGO_PKG_VERSION").into());
-    Ok(marks)
+fn metadata(config: &Config) -> Result<Metadata> {
+    let mut metadata = Metadata::new("", &config.label_prefix, &config.default_labels)?;
+    metadata.labels.remove(names::SANDBOX);
+    metadata.labels.extend([(MANAGED_BY.into(), PODBAY.into()), (POOL.into(), config.warm_pool_name.clone())]);
+    // A claim adds to the pod's annotations, so there have to be some.
+    metadata.annotations.insert(names::MADE_BY.into(), env!("CARGO_PKG_VERSION").into());
+    Ok(metadata)
 }
 
-/// The hash of all that makes a pod of the pool.
+/// The hash of everything that defines a pod of the pool.
 fn template(config: &Config) -> Result<String> {
     let network = network::label(config)?;
-    let pod = manifest::pod(config, "", &marks(config)?, Default::default(), network.as_deref(), None)?;
+    let pod = manifest::pod(config, "", &metadata(config)?, Default::default(), network.as_deref(), None)?;
     let text = serde_json::to_vec(&(&pod, &config.setup_script))
         .map_err(|error| Error::Config(format!("the pod can't be described: {error}")))?;
     Ok(names::hash(&text))

@@ -14,9 +14,10 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::ListParams;
 use podbay_client::Sandbox;
-use podbay_client::provider::Wanted;
 use podbay_k8s::raw::{Config, Raw};
 use podbay_k8s::{Access, Cluster};
+
+use crate::provider::wanted;
 
 /// A provider as a user makes it, from a kubeconfig, with the API server behind another port.
 pub(crate) async fn through(namespace: &rig::Namespace, port: u16, config: Config) -> Result<Raw> {
@@ -25,10 +26,6 @@ pub(crate) async fn through(namespace: &rig::Namespace, port: u16, config: Confi
     std::fs::write(&file, namespace.access().through(port).kubeconfig())?;
     let access = Access { kubeconfig: Some(file), ..Access::default() };
     Ok(Raw::new(Cluster::connect(&access).await?, config)?)
-}
-
-fn wanted(id: &str) -> Wanted {
-    Wanted { id: Some(id.into()), ..Wanted::default() }
 }
 
 /// The name of the namespace's only pod.

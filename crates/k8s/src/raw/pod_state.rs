@@ -5,38 +5,48 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::lease::Holder;
 use super::manifest::CONTAINER;
-use super::place::Place;
+use super::namespace::SandboxNamespace;
+use crate::api::retry::with_retry;
 use crate::error::{Error, Result};
 use crate::names::{POOL, STATE, WARM};
 use crate::pod::health::ending;
-use crate::retry::patiently;
 
 /// What is known about the pod that a Lease names.
-pub(crate) enum Occupant {
-    /// It exists, and may be used or waited for.
+pub(crate) enum PodState {
+    /// It exists, and can be used or waited for.
     Live(Box<Pod>),
-    /// It waits in a pool: whoever made the Lease was about to claim it.
+    /// It waits in a pool: whoever created the Lease was about to claim it.
     Warm(Box<Pod>),
-    /// It was never made.
-    NotYet,
-    /// It has ended or was deleted, with all that was in it; or another sandbox got it.
+    /// It was never created.
+    NotCreated,
+    /// It has ended or was deleted, with everything in it; or another sandbox got it.
     Gone {
         /// What became of it.
         how: String,
-        /// What is still there of it and belongs to this Lease.
-        remains: Option<Holder>,
+        /// The ended pod, where it still exists and belongs to this Lease.
+        remains: Option<Box<Pod>>,
     },
 }
 
-impl Place {
+impl PodState {
+    /// The pod, live or ended, if it belongs to the Lease.
+    pub(crate) fn owned(&self) -> Option<&Pod> {
+        match self {
+            Self::Live(pod) | Self::Gone { remains: Some(pod), .. } => Some(pod),
+            _ => None,
+        }
+    }
+}
+
+impl SandboxNamespace {
     /// Looks at the pod that a Lease names.
-    pub(crate) async fn occupant(&self, lease: &Lease, holder: &Holder) -> Result<Occupant> {
-        let pod = patiently(|| self.pods.get_opt(&holder.pod)).await.map_err(Error::api("get the sandbox's pod"))?;
-        let gone = |how: &str| Occupant::Gone { how: how.into(), remains: None };
+    pub(crate) async fn pod_state(&self, lease: &Lease, holder: &Holder) -> Result<PodState> {
+        let pod = with_retry(|| self.pods.get_opt(&holder.pod)).await.map_err(Error::api("get the sandbox's pod"))?;
+        let gone = |how: &str| PodState::Gone { how: how.into(), remains: None };
         let Some(pod) = pod else {
             return Ok(match holder.uid {
                 Some(_) => gone("it was deleted"),
-                None => Occupant::NotYet,
+                None => PodState::NotCreated,
             });
         };
         let over = ending(&pod, CONTAINER);
@@ -45,10 +55,10 @@ impl Place {
             let label = |key: &str| pod.metadata.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
             return match (label(POOL), label(STATE)) {
                 (Some(_), Some(WARM)) if over.is_none() && holder.uid == pod.metadata.uid => {
-                    Ok(Occupant::Warm(Box::new(pod)))
+                    Ok(PodState::Warm(Box::new(pod)))
                 }
                 (Some(_), _) => Ok(gone("another sandbox has it")),
-                // An id reaches what Podbay made for it and nothing else, whatever a Lease says.
+                // An id reaches what Podbay created for it and nothing else, whatever a Lease says.
                 _ => Err(Error::NotOurs(format!("the pod {}", holder.pod))),
             };
         }
@@ -56,11 +66,8 @@ impl Place {
             return Ok(gone("another pod has its name"));
         }
         Ok(match over {
-            Some(how) => {
-                let going = pod.metadata.deletion_timestamp.is_some();
-                Occupant::Gone { how, remains: (!going).then(|| holder_of(&pod)) }
-            }
-            None => Occupant::Live(Box::new(pod)),
+            Some(how) => PodState::Gone { how, remains: Some(Box::new(pod)) },
+            None => PodState::Live(Box::new(pod)),
         })
     }
 }

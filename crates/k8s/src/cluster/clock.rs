@@ -1,10 +1,10 @@
-//! The API server's clock, learned from the `Date` of its answers.
+//! The API server's clock, learned from the `Date` header of its answers.
 //!
-//! Times in a Lease are read by other programs on other machines, and some of them delete because of what they read. One
-//! clock has to decide then, and the API server's is the only one that everybody sees. An answer's `Date` is a whole second,
-//! cut off, from some moment between the request and its answer: that bounds the server's time from both sides, and several
-//! answers together bound it to about one round trip. What is told is always the lower bound. So whoever measures an age by
-//! it never takes something for older than it is.
+//! Programs on other machines read the times in a Lease, and some of them delete because of what they read. So one clock has
+//! to decide, and the API server's is the only one that everybody sees. An answer's `Date` is the time at some moment between
+//! the request and its answer, truncated to a second: that bounds the server's time from both sides, and several answers
+//! together bound it to about one round trip. The lower bound is what counts as now, so an age that is measured by it is
+//! never too high.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -17,10 +17,10 @@ use k8s_openapi::jiff::Timestamp;
 use k8s_openapi::jiff::fmt::rfc2822::DateTimeParser;
 use tower::{Layer, Service};
 
-/// What is known about the API server's clock. Clones share it.
+/// An estimate of the API server's clock. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Clock {
-    /// What moments are measured from. Nobody sets this clock, unlike the one that tells the date.
+    /// Moments are measured from here. This clock is monotonic, unlike the one that tells the date.
     anchor: Instant,
     /// The server's time at the anchor, in microseconds since 1970.
     bounds: Arc<Mutex<Option<Bounds>>>,
@@ -37,12 +37,12 @@ impl Clock {
         Self { anchor: Instant::now(), bounds: Arc::default() }
     }
 
-    /// Whether the API server has said what time it is.
+    /// Whether the API server has answered anything yet.
     pub(crate) fn is_known(&self) -> bool {
         self.bounds().is_some()
     }
 
-    /// The API server's time, or a little earlier; this machine's for as long as the server hasn't said anything.
+    /// The API server's time, or a little earlier; this machine's time until the server has answered.
     pub(crate) fn now(&self) -> Timestamp {
         match *self.bounds() {
             Some(Bounds { earliest, .. }) => {
@@ -53,7 +53,7 @@ impl Clock {
         }
     }
 
-    /// Takes in an answer's date: whole seconds since 1970.
+    /// Learns from an answer's date: whole seconds since 1970.
     fn learn(&self, sent: Instant, received: Instant, date: i64) {
         let date = date.saturating_mul(1_000_000);
         let new = Bounds {
@@ -63,7 +63,7 @@ impl Clock {
         let mut bounds = self.bounds();
         let both =
             bounds.map(|old| Bounds { earliest: old.earliest.max(new.earliest), latest: old.latest.min(new.latest) });
-        // Where they contradict each other a clock was set, this machine slept, or another API server answered.
+        // A contradiction means that a clock was set, this machine slept, or another API server answered.
         *bounds = Some(both.filter(|both| both.earliest <= both.latest).unwrap_or(new));
     }
 
@@ -77,21 +77,21 @@ impl Clock {
 }
 
 impl<S> Layer<S> for Clock {
-    type Service = Observed<S>;
+    type Service = ClockService<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Observed { inner, clock: self.clone() }
+        ClockService { inner, clock: self.clone() }
     }
 }
 
-/// A way to the API server on which a clock learns from every answer, refusals included.
+/// A service that sends requests, and whose clock learns from every answer, refusals included.
 #[derive(Debug, Clone)]
-pub(crate) struct Observed<S> {
+pub(crate) struct ClockService<S> {
     inner: S,
     clock: Clock,
 }
 
-impl<S, B, R> Service<Request<B>> for Observed<S>
+impl<S, B, R> Service<Request<B>> for ClockService<S>
 where
     S: Service<Request<B>, Response = Response<R>>,
     S::Future: Send + 'static,

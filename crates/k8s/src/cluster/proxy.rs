@@ -1,7 +1,7 @@
-//! Which proxy stands between us and an API server, as `kubectl` would choose it.
+//! Chooses the proxy for an API server as `kubectl` does.
 //!
-//! The kubeconfig's `proxy-url` beats the environment, and NO_PROXY says nothing about it. Otherwise HTTPS_PROXY, or HTTP_PROXY
-//! for a server without TLS, counts unless NO_PROXY names the server or it is this machine.
+//! The kubeconfig's `proxy-url` beats the environment, and NO_PROXY doesn't apply to it. Otherwise HTTPS_PROXY is used, or
+//! HTTP_PROXY for a server without TLS, unless NO_PROXY names the server or it is this machine.
 
 use http::{HeaderValue, Uri};
 use hyper_util::client::proxy::matcher::Matcher;
@@ -11,26 +11,26 @@ use crate::error::{Error, Result};
 /// A proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Proxy {
-    /// One that opens tunnels: HTTP's CONNECT.
+    /// An HTTP proxy, by CONNECT.
     Tunnel {
-        /// Where it is.
+        /// Its address.
         uri: Uri,
-        /// What it wants to see.
+        /// The Proxy-Authorization header.
         auth: Option<HeaderValue>,
     },
     /// SOCKS 5.
     Socks {
-        /// Where it is.
+        /// Its address.
         uri: Uri,
         /// User and password.
         auth: Option<(String, String)>,
     },
 }
 
-/// The proxy for a server, if one is to be used.
+/// The proxy for a server, if any.
 ///
 /// # Errors
-/// When one is named that can't be used: going around it might go where nothing may.
+/// When the configured proxy can't be used. It isn't bypassed: that might not be allowed.
 pub(crate) fn choose(
     kubeconfig: Option<&str>,
     server: &Uri,
@@ -55,7 +55,7 @@ pub(crate) fn choose(
     Ok(matcher.intercept(server).map(Proxy::from))
 }
 
-/// As in Go: the environment's proxies are never used to reach this machine itself.
+/// As in Go: the environment's proxies are never used for this machine itself.
 fn is_this_machine(server: &Uri) -> bool {
     let host = server.host().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())

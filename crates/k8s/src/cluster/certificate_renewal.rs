@@ -1,12 +1,12 @@
-//! Certificates of exec plugins, renewed before they expire.
+//! Renews the client certificates of exec plugins before they expire.
 //!
-//! kube runs a plugin again for a token that expires. A certificate is part of the TLS configuration, so with another
-//! certificate everything below the client is made anew. Streams that are open stay open: API servers look at a certificate
-//! once.
+//! kube runs a plugin again when its token expires. A certificate is part of the TLS configuration, so a new one takes a new
+//! stack below the client. Open streams stay open: API servers check a certificate once.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -16,14 +16,17 @@ use tokio::sync::Mutex;
 use tower::{BoxError, ServiceExt};
 
 use crate::cluster::Service;
-use crate::deadline::Timed;
+use crate::cluster::deadline::TimedBody;
 
-/// Makes what answers requests, and says when its credentials expire.
+/// How long to wait before a plugin that failed is run again.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// Creates the stack that sends requests, and says when its credentials expire.
 type Make = dyn Fn() -> Result<(Service, Option<Timestamp>), kube::Error> + Send + Sync;
 
-/// Answers requests, with credentials that haven't expired.
+/// Sends requests with credentials that haven't expired.
 #[derive(Clone)]
-pub(crate) struct Renewed {
+pub(crate) struct RenewingService {
     make: Arc<Make>,
     current: Arc<Mutex<Current>>,
 }
@@ -36,7 +39,7 @@ struct Current {
 }
 
 impl Current {
-    /// Renewed when a fifth of the time is left, so that a plugin which fails once may be asked again.
+    /// RenewingService when a fifth of the time is left, so that a plugin which fails once may be asked again.
     fn new(service: Service, expires: Option<Timestamp>) -> Self {
         let now = Timestamp::now();
         let due = expires.map(|expires| now + now.duration_until(expires) * 4 / 5);
@@ -44,7 +47,7 @@ impl Current {
     }
 }
 
-impl Renewed {
+impl RenewingService {
     pub(crate) fn new(
         service: Service,
         expires: Option<Timestamp>,
@@ -53,7 +56,7 @@ impl Renewed {
         Self { make: Arc::new(make), current: Arc::new(Mutex::new(Current::new(service, expires))) }
     }
 
-    /// What answers requests now. Whoever finds that it is due renews it while the others wait.
+    /// The stack to use now. Whoever finds that it is due renews it while the others wait.
     async fn current(&self) -> Result<Service, BoxError> {
         let mut current = self.current.lock().await;
         let now = Timestamp::now();
@@ -62,16 +65,19 @@ impl Renewed {
             match tokio::task::spawn_blocking(move || make()).await? {
                 Ok((service, expires)) => *current = Current::new(service, expires),
                 Err(error) if current.expires.is_some_and(|expires| expires <= now) => return Err(error.into()),
-                // What there is holds a little longer.
-                Err(error) => tracing::warn!(%error, "the exec plugin gave no new certificate"),
+                // The old certificate is valid a little longer. The plugin isn't run again for every request until then.
+                Err(error) => {
+                    tracing::warn!(%error, "the exec plugin gave no new certificate");
+                    current.due = Some(now + RETRY);
+                }
             }
         }
         Ok(current.service.clone())
     }
 }
 
-impl tower::Service<Request<Body>> for Renewed {
-    type Response = Response<Timed<Incoming>>;
+impl tower::Service<Request<Body>> for RenewingService {
+    type Response = Response<TimedBody<Incoming>>;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 

@@ -1,26 +1,24 @@
-//! Looks after a pool for as long as its client lives: keeps a session open to the next pod that can be claimed, and has
-//! the pool refilled. What it knows comes from a watch.
+//! Maintains a pool for as long as its client lives: keeps a session open to the next pod that can be claimed, and has the
+//! pool refilled. A watch tells it which pods there are.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::TryStreamExt;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ListParams, WatchEvent, WatchParams};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::Shared;
 use super::claim::Candidate;
 use super::lock::ALIVE;
-use super::refill::{Outcome, Zeal};
-use crate::error::Error;
+use super::refill::{RefillMode, RefillOutcome};
+use crate::api::follow::{Change, Watch};
+use crate::api::retry::Backoff;
 use crate::pod::health::is_ready;
 use crate::raw::manifest::CONTAINER;
-use crate::retry::{Pauses, passes};
 
-/// How long to wait when another client fills the pool: it may be interrupted.
+/// How long to wait while another client fills the pool: it may be interrupted.
 const WHILE_BUSY: Duration = Duration::from_secs(1);
 
 /// How long to wait after a failure; each further one doubles it, up to five minutes. A pool that can't be filled, because
@@ -30,13 +28,22 @@ const AFTER_FAILURE: Duration = Duration::from_secs(2);
 /// How long opening a session may take.
 const OPENING: Duration = Duration::from_secs(20);
 
-/// How long whoever got a pod is left alone with it: opening sessions and making pods would be in the way of the first
+/// How long nothing is done after somebody has claimed a pod: opening sessions and creating pods would slow down the first
 /// command.
 const QUIET: Duration = Duration::from_millis(150);
 
-/// Looks after a pool, for ever.
-pub(super) async fn keep(shared: Arc<Shared>) {
-    let mut keeper = Keeper {
+/// Maintains a pool for ever.
+pub(super) async fn maintain(shared: Arc<Shared>) {
+    let say_alive = async {
+        loop {
+            // Of many clients that began at once, the first one writes for all.
+            tokio::time::sleep(ALIVE.mul_f64(rand::random_range(0.5..1.0))).await;
+            if let Err(error) = shared.say_alive().await {
+                tracing::warn!(%error, pool = shared.config.warm_pool_name, "can't record that the pool is in use");
+            }
+        }
+    };
+    let mut maintainer = Maintainer {
         shared: shared.clone(),
         warm: BTreeMap::new(),
         refill: JoinSet::new(),
@@ -44,27 +51,12 @@ pub(super) async fn keep(shared: Arc<Shared>) {
         quiet: None,
         failures: 0,
     };
-    let mut pauses = Pauses::default();
-    let say_alive = async {
-        loop {
-            // Of many clients that began at once, the first to say it says it for all.
-            tokio::time::sleep(ALIVE.mul_f64(rand::random_range(0.5..1.0))).await;
-            if let Err(error) = shared.say_alive().await {
-                tracing::warn!(%error, pool = shared.config.warm_pool_name, "nobody may know that this pool is used");
-            }
-        }
-    };
     let watch = async {
+        let mut backoff = Backoff::default();
         loop {
-            match keeper.follow().await {
-                Ok(()) => pauses = Pauses::default(),
-                // A version that is too old is nothing to speak of.
-                Err(error) if passes(&error) || Error::code(&error) == Some(410) => {
-                    tracing::debug!(%error, "watching the pool again");
-                }
-                Err(error) => tracing::warn!(%error, "the pool can't be watched"),
-            }
-            tokio::time::sleep(pauses.next()).await;
+            let error = maintainer.follow().await;
+            tracing::warn!(%error, "can't watch the pool");
+            tokio::time::sleep(backoff.next()).await;
         }
     };
     tokio::select! {
@@ -73,7 +65,7 @@ pub(super) async fn keep(shared: Arc<Shared>) {
     }
 }
 
-struct Keeper {
+struct Maintainer {
     shared: Arc<Shared>,
     /// The pods that can be claimed, by name.
     warm: BTreeMap<String, Warm>,
@@ -89,44 +81,42 @@ struct Warm {
     tried: bool,
 }
 
-impl Keeper {
-    /// Lists, then watches, until the watch ends.
-    async fn follow(&mut self) -> Result<(), kube::Error> {
-        let pods = self.shared.place.pods.clone();
-        let selector = self.shared.warm_selector();
-        let list = pods.list(&ListParams::default().labels(&selector)).await?;
+impl Maintainer {
+    /// Follows the pool's pods until the API server refuses.
+    async fn follow(&mut self) -> kube::Error {
+        let shared = self.shared.clone();
+        let mut watch = Watch::labelled(shared.namespace.pods.clone(), &shared.warm_selector());
+        loop {
+            let (pause, quiet) = (self.not_before, self.quiet);
+            tokio::select! {
+                change = watch.next() => match change {
+                    Ok(Change::Listed(pods)) => self.replace_all(pods),
+                    Ok(Change::Applied(pod)) => self.add(pod),
+                    // A pod that was claimed doesn't match the selector any more.
+                    Ok(Change::Deleted(pod)) => {
+                        self.remove(&pod);
+                        self.hush();
+                    }
+                    Err(error) => return error,
+                },
+                () = shared.taken.notified() => self.hush(),
+                Some(filled) = self.refill.join_next() => self.note(filled.unwrap_or(false)),
+                () = until(pause) => self.not_before = None,
+                () = until(quiet) => self.quiet = None,
+            }
+            self.tend().await;
+        }
+    }
+
+    fn replace_all(&mut self, pods: Vec<Pod>) {
         let before = std::mem::take(&mut self.warm);
-        for pod in list.items {
+        for pod in pods {
             self.add(pod);
         }
         for (name, Warm { pod, tried }) in before {
             match self.warm.get_mut(&name) {
                 Some(still) => still.tried = tried,
                 None => self.remove(&pod),
-            }
-        }
-        let version = list.metadata.resource_version.unwrap_or_default();
-        let mut events = Box::pin(pods.watch(&WatchParams::default().labels(&selector), &version).await?);
-        let shared = self.shared.clone();
-        loop {
-            self.tend().await;
-            let (pause, quiet) = (self.not_before, self.quiet);
-            tokio::select! {
-                event = events.try_next() => match event? {
-                    Some(WatchEvent::Added(pod) | WatchEvent::Modified(pod)) => self.add(pod),
-                    // One that was claimed is out of the selection.
-                    Some(WatchEvent::Deleted(pod)) => {
-                        self.remove(&pod);
-                        self.hush();
-                    }
-                    Some(WatchEvent::Bookmark(_)) => {}
-                    Some(WatchEvent::Error(status)) => return Err(kube::Error::Api(status)),
-                    None => return Ok(()),
-                },
-                () = shared.taken.notified() => self.hush(),
-                Some(filled) = self.refill.join_next() => self.note(filled.unwrap_or(false)),
-                () = until(pause) => self.not_before = None,
-                () = until(quiet) => self.quiet = None,
             }
         }
     }
@@ -145,13 +135,13 @@ impl Keeper {
     fn remove(&mut self, pod: &Pod) {
         self.warm.remove(pod.metadata.name.as_deref().unwrap_or_default());
         let mut held = self.shared.held();
-        // Another has it now: it is none of our business any more.
+        // Somebody else has claimed it.
         if held.as_ref().is_some_and(|held| held.holder.uid == pod.metadata.uid) {
             *held = None;
         }
     }
 
-    /// Leaves whoever got a pod alone. Not for ever, however many get one.
+    /// Does nothing for a moment. Not for ever, however many pods are claimed.
     fn hush(&mut self) {
         self.quiet.get_or_insert(Instant::now() + QUIET);
     }
@@ -165,18 +155,18 @@ impl Keeper {
         if short && self.refill.is_empty() && self.not_before.is_none() {
             let shared = self.shared.clone();
             self.refill.spawn(async move {
-                match shared.refill(Zeal::Missing).await {
-                    Ok(Outcome::Superseded) => {
+                match shared.refill(RefillMode::AddMissing).await {
+                    Ok(RefillOutcome::Superseded) => {
                         tracing::warn!(
                             pool = shared.config.warm_pool_name,
-                            "the pool belongs to clients with another configuration, which came later: sandboxes start \
-                             cold here. Set warm_pool_name where both are meant to stay"
+                            "a client with a newer configuration has taken over the pool: sandboxes of this client start \
+                             cold. To keep both, give them different warm_pool_name settings"
                         );
                         false
                     }
                     Ok(_) => true,
                     Err(error) => {
-                        tracing::warn!(%error, pool = shared.config.warm_pool_name, "the pool can't be filled");
+                        tracing::warn!(%error, pool = shared.config.warm_pool_name, "can't fill the pool");
                         false
                     }
                 }

@@ -1,12 +1,12 @@
-//! What a sandbox of the trial sees of the cluster: its addresses, and whose users its own are on the node.
+//! What a sandbox of the trial sees of the cluster: its addresses, and which users of the node its own users are.
 
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::PodStatus;
 use std::net::IpAddr;
 
-use super::Doctor;
-use super::report::{Finding, State};
+use super::RawExamination;
 use super::trial::Started;
+use crate::doctor::report::{Finding, State};
 use crate::raw::egress;
 
 /// Every pod has this variable, whatever its account may do.
@@ -22,7 +22,7 @@ pub(super) fn addresses(status: &PodStatus) -> Vec<String> {
     pod.chain(node).collect()
 }
 
-impl Doctor {
+impl RawExamination {
     /// Whether rules that open the network leave the cluster out.
     pub(super) async fn ranges(&self, open: &Started) -> Finding {
         let finding = |state, detail: String| Finding::new("ranges", "the cluster's own addresses", state, detail);

@@ -1,4 +1,4 @@
-//! How long an API server may take, so that a connection on which nothing comes any more isn't waited for.
+//! Deadlines for the API server's answers, so that nobody waits on a dead connection.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,15 +9,15 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 use tower::{BoxError, Layer, Service};
 
-/// How long an API server may take, as a layer around what sends requests.
+/// How long an API server may take, as a layer around a service that sends requests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deadlines {
     /// Until an answer begins.
     pub(crate) answer: Duration,
     /// Between two pieces of an answer.
     pub(crate) piece: Duration,
-    /// Between two events of a watch. API servers send a bookmark about every minute where nothing else happens. One that
-    /// sends none is watched anew this often, which costs a request.
+    /// Between two events of a watch. API servers send a bookmark about every minute if nothing else happens. With one that
+    /// sends none, a new watch is started this often, which costs a request.
     pub(crate) event: Duration,
 }
 
@@ -36,7 +36,7 @@ impl<S> Layer<S> for Deadlines {
     }
 }
 
-/// Sends requests, and waits no longer than said.
+/// Sends requests, with deadlines for the answers.
 #[derive(Debug, Clone)]
 pub(crate) struct Deadline<S> {
     inner: S,
@@ -49,7 +49,7 @@ where
     S::Future: Send + 'static,
     S::Error: Into<BoxError>,
 {
-    type Response = Response<Timed<B>>;
+    type Response = Response<TimedBody<B>>;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
@@ -63,8 +63,8 @@ where
         let quiet = if watches { event } else { piece };
         let response = self.inner.call(request);
         Box::pin(async move {
-            let response = tokio::time::timeout(answer, response).await.map_err(|_| late("began no answer", answer))?;
-            Ok(response.map_err(Into::into)?.map(|body| Timed::new(body, quiet, watches)))
+            let response = tokio::time::timeout(answer, response).await.map_err(|_| late("sent no answer", answer))?;
+            Ok(response.map_err(Into::into)?.map(|body| TimedBody::new(body, quiet, watches)))
         })
     }
 }
@@ -77,23 +77,23 @@ fn late(what: &str, after: Duration) -> BoxError {
     std::io::Error::new(std::io::ErrorKind::TimedOut, format!("the API server {what} within {after:?}")).into()
 }
 
-/// A body that may be silent only for so long. A watch ends then, as it does every few minutes anyway, and whoever watches
-/// begins again; another answer fails.
+/// A body that may be silent only for so long. A watch ends then, as it does every few minutes anyway, and is resumed; any
+/// other answer fails.
 #[derive(Debug)]
-pub(crate) struct Timed<B> {
+pub(crate) struct TimedBody<B> {
     body: B,
     quiet: Duration,
     watches: bool,
     silence: Pin<Box<Sleep>>,
 }
 
-impl<B> Timed<B> {
+impl<B> TimedBody<B> {
     fn new(body: B, quiet: Duration, watches: bool) -> Self {
         Self { body, quiet, watches, silence: Box::pin(tokio::time::sleep(quiet)) }
     }
 }
 
-impl<B: Body + Unpin> Body for Timed<B>
+impl<B: Body + Unpin> Body for TimedBody<B>
 where
     B::Error: Into<BoxError>,
 {
@@ -112,7 +112,7 @@ where
         match self.silence.as_mut().poll(context) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(()) if self.watches => {
-                tracing::debug!(after = ?self.quiet, "a watch fell silent and is ended");
+                tracing::debug!(after = ?self.quiet, "ended a silent watch");
                 Poll::Ready(None)
             }
             Poll::Ready(()) => Poll::Ready(Some(Err(late("sent no more of its answer", self.quiet)))),

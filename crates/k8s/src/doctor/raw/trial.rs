@@ -1,7 +1,7 @@
-//! Three short-lived sandboxes: whether they start, and whether network rules hold.
+//! Starts three short-lived sandboxes, to see whether they start and whether network rules are enforced.
 //!
-//! Two have no rules and one has those that let nothing through. Between the first two a connection must succeed, or else
-//! nothing follows from one that doesn't; from and to the third it must fail.
+//! Two have no rules, and one has rules that let nothing through. A connection between the first two must succeed, or else a
+//! failed one proves nothing; connections from and to the third must fail.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,8 @@ use kube::api::ListParams;
 use podbay_client::provider::{Provider, Wanted};
 use podbay_client::{Command, Sandbox};
 
-use super::report::{Finding, State};
-use super::{Doctor, cluster, labels};
+use super::{RawExamination, labels, pod_view};
+use crate::doctor::report::{Finding, State};
 use crate::error::{Error, Result};
 use crate::names::SANDBOX;
 use crate::raw::{Config, Raw};
@@ -21,16 +21,16 @@ use crate::raw::{Config, Raw};
 /// The sandboxes of a trial: two without rules, and one with.
 pub(super) const NAMES: [&str; 3] = ["open", "other", "closed"];
 
-/// How long they live when nobody deletes them.
+/// How long they live if nobody deletes them.
 const BACKSTOP: Duration = Duration::from_secs(600);
 
-/// Where one listens.
+/// The port that one listens on.
 const PORT: u16 = 8971;
 
-/// How long rules may take until they hold, and a listener until it listens.
+/// How long rules may take until they are enforced, and a listener until it listens.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Tries to connect with whatever the image has. Ends with 0, 1 or, when it has nothing, 99.
+/// Tries to connect with whatever tool the image has. Exits with 0, 1 or, without a tool, 99.
 const CONNECT: &str = r#"
 if command -v python3 >/dev/null; then
   exec python3 -c 'import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 2)' "$0" "$1" 2>/dev/null
@@ -41,12 +41,12 @@ elif command -v curl >/dev/null; then
 fi
 exit 99"#;
 
-/// Listens with podbayd itself, which every sandbox has. Nobody knows its token.
+/// Listens with podbayd, which every sandbox has. Nobody knows its token.
 const LISTEN: &str = r#"
 podbayd=/run/podbay/podbayd; [ -x "$podbayd" ] || podbayd=podbayd
 mkdir -p .doctor && exec "$podbayd" serve --state .doctor --listen "$0""#;
 
-/// How commands are walled off from podbayd on the node that the sandbox runs on.
+/// Whether commands are walled off from podbayd on the sandbox's node.
 async fn walls(sandbox: &Sandbox) -> Finding {
     let finding = |state, detail: String| Finding::new("walls", "commands and podbayd", state, detail);
     match sandbox.protection().await {
@@ -79,12 +79,12 @@ enum Tried {
     NoTool,
 }
 
-impl Doctor {
-    /// Starts the sandboxes, tries, and removes them.
-    pub(super) async fn trial(&self) -> Vec<Finding> {
+impl RawExamination {
+    /// Starts the sandboxes, tries them, and removes them.
+    pub(super) async fn try_sandboxes(&self) -> Vec<Finding> {
         let mut findings = self.tried().await;
-        if let Err(error) = self.clean_up().await {
-            let detail = format!("those of this trial couldn't be removed: {error}");
+        if let Err(error) = self.remove_trial().await {
+            let detail = format!("can't remove those of this trial: {error}");
             let fix = format!(
                 "they end by themselves after {} minutes; then: podbay reap --mode raw",
                 BACKSTOP.as_secs() / 60
@@ -138,7 +138,7 @@ impl Doctor {
             ingress: Vec::new(),
             ttl: None,
             idle_ttl: None,
-            // These three are tried as they are made anew, beside each other.
+            // The three are created side by side in this namespace, not taken from a pool.
             warm_pool_size: 0,
             namespace_per_sandbox: false,
             ..self.config.clone()
@@ -154,7 +154,7 @@ impl Doctor {
         let status = ours.items.into_iter().find_map(|pod| pod.status.filter(|status| status.pod_ip.is_some()));
         let status = status.ok_or_else(|| Error::Config(format!("the pod of {id} has no address")))?;
         let address = status.pod_ip.clone().unwrap_or_default();
-        let addresses = cluster::addresses(&status);
+        let addresses = pod_view::addresses(&status);
         let listen = format!("{}:{PORT}", bracketed(&address));
         let mut command = Command::argv(["sh", "-c", LISTEN, listen.as_str()]);
         command.env.insert("PODBAY_TOKEN".into(), format!("{:032x}", rand::random::<u128>()).into());
@@ -243,7 +243,7 @@ fn open_network() -> Finding {
     .fix("leave raw.block_network at true, and open what is needed with raw.egress")
 }
 
-/// How long it took until a connection could be made, or could no longer be; nothing when it never came to that.
+/// How long it took until a connection succeeded, or no longer did; nothing if that never happened.
 async fn until<F: Future<Output = Result<Tried>>>(
     wanted: bool,
     mut attempt: impl FnMut() -> F,
@@ -271,7 +271,7 @@ fn no_tool(tried: Tried) -> bool {
 async fn connect(from: &Started, to: &str) -> Result<Tried> {
     let port = PORT.to_string();
     let mut command = Command::argv(["sh", "-c", CONNECT, to, port.as_str()]);
-    // Packets that are dropped are waited for.
+    // Dropped packets are waited for.
     command.timeout_ms = 4_000;
     let output = from.sandbox.run(command).await.map_err(Error::Unusable)?;
     Ok(match output.code() {

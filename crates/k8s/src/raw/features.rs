@@ -1,0 +1,163 @@
+//! The features of raw mode, and the rights that each of them takes.
+
+use super::Config;
+use crate::rights::{ModeNeeds, Right, right};
+
+/// The features of raw mode that are used. Each takes rights of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Features {
+    /// Sandboxes have network rules: `block_network`.
+    pub network_rules: bool,
+    /// Sandboxes come from a warm pool.
+    pub pool: bool,
+    /// Each sandbox has a namespace of its own.
+    pub namespace_per_sandbox: bool,
+    /// These namespaces have quotas.
+    pub namespace_quota: bool,
+}
+
+impl Features {
+    /// The features that a configuration uses.
+    pub fn of(config: &Config) -> Self {
+        Self {
+            network_rules: config.block_network,
+            pool: config.warm_pool_size > 0,
+            namespace_per_sandbox: config.namespace_per_sandbox,
+            namespace_quota: !config.namespace_quota.is_empty(),
+        }
+    }
+
+    /// What these features need on a cluster, and no more.
+    pub fn needs(self) -> ModeNeeds {
+        let settings = [
+            (self.namespace_per_sandbox, "raw.namespace_per_sandbox=true"),
+            // Without the right to list network policies, the reaper mustn't look for them.
+            (!self.network_rules, "raw.block_network=false"),
+        ];
+        ModeNeeds {
+            mode: "raw",
+            rights: self.rights(),
+            reaper_rights: self.reaper_rights(),
+            reaper_settings: settings.into_iter().filter(|(needed, _)| *needed).map(|(_, setting)| setting).collect(),
+            cluster_wide: self.namespace_per_sandbox,
+        }
+    }
+
+    fn rights(self) -> Vec<Right> {
+        let pods: &[&str] = match self.pool {
+            true => &["create", "get", "list", "watch", "patch", "delete"],
+            false => &["create", "get", "list", "watch", "delete"],
+        };
+        let for_pods = match self.pool {
+            true => "A sandbox is a pod; taking one from the pool is a patch.",
+            false => "A sandbox is a pod.",
+        };
+        let mut rights = vec![
+            right("", "pods", pods, for_pods),
+            // The API server checks get where the upgrade comes as a GET, as WebSockets do, and create where it comes as a POST.
+            right("", "pods/exec", &["create", "get"], "The way into a sandbox: one stream for everything."),
+            right("", "events", &["list"], "Why a pod doesn't start."),
+            right(
+                "coordination.k8s.io",
+                "leases",
+                &["create", "get", "list", "patch", "delete"],
+                "A Lease is the sandbox's name, owner and last use.",
+            ),
+        ];
+        if self.network_rules {
+            rights.push(right(
+                "networking.k8s.io",
+                "networkpolicies",
+                &["create", "get", "list", "delete"],
+                "The rules exist before the first pod that they hold for, and are removed when there is none any more.",
+            ));
+        }
+        if self.namespace_per_sandbox {
+            rights.push(right(
+                "",
+                "namespaces",
+                &["create", "get", "list", "watch", "patch", "delete"],
+                "Each sandbox has a namespace of its own; whoever uses one again writes that into it.",
+            ));
+        }
+        if self.namespace_per_sandbox && self.namespace_quota {
+            rights.push(right("", "resourcequotas", &["create"], "What all in such a namespace may use together."));
+        }
+        rights
+    }
+
+    /// The rights of the reaper. It creates nothing but a network policy that turns out to be needed after all.
+    fn reaper_rights(self) -> Vec<Right> {
+        let mut rights = vec![
+            right("", "pods", &["get", "list", "delete"], "Finds and deletes pods that are over."),
+            right("", "pods/exec", &["create", "get"], "Asks podbayd for how long nobody has used a sandbox."),
+            right(
+                "coordination.k8s.io",
+                "leases",
+                &["get", "list", "patch", "delete"],
+                "A Lease is the sandbox; deleting it deletes everything.",
+            ),
+        ];
+        if self.network_rules {
+            rights.push(right(
+                "networking.k8s.io",
+                "networkpolicies",
+                &["create", "get", "list", "delete"],
+                "Removes rules that no pod is under, and puts back those that a pod came under meanwhile.",
+            ));
+        }
+        if self.namespace_per_sandbox {
+            rights.push(right(
+                "",
+                "namespaces",
+                &["get", "list", "delete"],
+                "Removes the namespaces of sandboxes that are over.",
+            ));
+        }
+        rights
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_asked_for_that_isnt_used() {
+        let plain = Features::default().rights();
+        assert!(plain.iter().all(|right| !["networkpolicies", "namespaces"].contains(&right.resource)));
+        assert!(plain.iter().all(|right| !right.verbs.contains(&"*") && !right.verbs.contains(&"update")));
+        let pool = Features { pool: true, ..Features::default() }.rights();
+        assert!(pool[0].verbs.contains(&"patch") && !plain[0].verbs.contains(&"patch"));
+        let all = Features { network_rules: true, pool: true, namespace_per_sandbox: true, namespace_quota: true };
+        for right in all.reaper_rights() {
+            assert!(!right.verbs.contains(&"create") || ["pods/exec", "networkpolicies"].contains(&right.resource));
+        }
+        assert!(all.rights().iter().chain(&all.reaper_rights()).all(|right| right.resource != "secrets"));
+        // An exec needs both: see kubernetes/kubernetes#78741.
+        assert!(plain.iter().any(|right| right.resource == "pods/exec" && right.verbs == ["create", "get"]));
+    }
+
+    /// The roles of the tests that aren't written in Rust once granted more than `podbay install`, so they didn't show that
+    /// this is enough.
+    #[test]
+    fn the_roles_of_the_python_tests_are_the_same() {
+        let pool = Features { network_rules: true, pool: true, ..Features::default() };
+        let everywhere = Features { network_rules: true, namespace_per_sandbox: true, ..Features::default() };
+        for (features, file) in [
+            (pool, include_str!("../../../../python/tests/roles.yaml")),
+            (everywhere, include_str!("../../../../python/tests/roles-everywhere.yaml")),
+        ] {
+            let rules: String = features
+                .rights()
+                .iter()
+                .map(|right| {
+                    let verbs = right.verbs.iter().map(|verb| format!("\"{verb}\"")).collect::<Vec<_>>().join(", ");
+                    let (group, resource) = (right.group, right.resource);
+                    format!("  - apiGroups: [\"{group}\"]\n    resources: [\"{resource}\"]\n    verbs: [{verbs}]\n")
+                })
+                .collect();
+            assert_eq!(file.split_once("rules:\n").map(|(_, rest)| rest), Some(rules.as_str()));
+        }
+    }
+}
