@@ -181,7 +181,7 @@ def test_commands_that_are_not_there(sandbox):
         with pytest.raises(podbay.OperationError) as raised:
             call("nothing")
         assert raised.value.code == "exec_not_found"
-    with pytest.raises(podbay.OperationError, match="can't name a command"):
+    with pytest.raises(podbay.OperationError, match="can't be the id of a command"):
         sandbox.status("../x")
 
 

@@ -1,4 +1,4 @@
-//! The command line as a whole. Each command's own arguments stand in its module.
+//! The command line as a whole. Each command's own arguments are in its module.
 
 use clap::Parser;
 
@@ -9,34 +9,34 @@ use crate::settings::Settings;
 pub const EXIT_CODES: &str = "\
 Exit codes of podbay
 
-  run, exec and attach end with the code of the command in the sandbox. Else:
+  run, exec and attach exit with the code of the command in the sandbox. Otherwise:
 
-    0      done
-    1      grep, glob: nothing found; doctor: no sandbox can be made here;
+    0      success
+    1      grep, glob: nothing found; doctor: sandboxes don't work here;
            delete, reap, cp: some of it failed
-    124    the command's time was up (--timeout)
+    124    the command timed out (--timeout)
     125    podbay itself failed: a wrong option, no such sandbox, no such file, …
-    126    the command was found and can't be started
-    127    the command wasn't found in the sandbox
-    128+n  signal n ended the command, or podbay: 130 after Ctrl-C,
-           137 killed, 141 nobody reads the output any more, 143 terminated
+    126    the command exists but can't be run
+    127    the command doesn't exist in the sandbox
+    128+n  the command, or podbay, was ended by signal n: 130 after Ctrl-C,
+           137 killed, 141 nobody reads the output, 143 terminated
 ";
 
 const AFTER_HELP: &str = "\
 Examples:
-  podbay run -- python3 -c 'print(2 + 2)'     one command, in a sandbox that is gone afterwards
-  podbay create --name box                    a sandbox that stays
-  podbay exec box -- sh -c 'echo hi > note'   a command in it
-  podbay read box note                        a file of it
-  podbay delete box                           its end
+  podbay run -- python3 -c 'print(2 + 2)'     run one command in a temporary sandbox
+  podbay create --name box                    create a sandbox that stays
+  podbay exec box -- sh -c 'echo hi > note'   run a command in it
+  podbay read box note                        print a file in it
+  podbay delete box                           delete it
 
-'podbay COMMAND --help' tells more about each command; 'podbay exit-codes' what the exit codes mean.";
+'podbay COMMAND --help' explains a command, 'podbay exit-codes' the exit codes.";
 
-/// Sandboxes for AI agents: a place to run commands and work on files, apart from everything else.
+/// Sandboxes for AI agents: isolated places to run commands and work on files
 #[derive(Debug, Parser)]
 #[command(name = "podbay", version, after_help = AFTER_HELP, infer_subcommands = false, max_term_width = 100)]
 pub struct Arguments {
-    /// Prints JSON, for programs; errors too, on standard error
+    /// Print JSON for programs, with errors on standard error
     #[arg(long, global = true)]
     pub json: bool,
 
@@ -56,7 +56,7 @@ mod tests {
         super::Arguments::command().debug_assert();
     }
 
-    /// `--mode` was once a file's permissions in `write`, which took the place of the setting without a word.
+    /// `--mode` was once a file's permissions in `write`, which silently replaced the setting.
     #[test]
     fn no_command_has_a_flag_of_its_own_with_the_name_of_a_setting() {
         let mut command = super::Arguments::command();

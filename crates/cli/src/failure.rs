@@ -1,4 +1,4 @@
-//! Why a command of podbay's failed, and with which exit code.
+//! Why podbay failed, and with which exit code.
 
 use podbay::{ErrorCode, ErrorName};
 use serde::Serialize;
@@ -7,27 +7,27 @@ use crate::terminal::escape;
 
 /// podbay itself failed.
 pub const FAILED: u8 = 125;
-/// The command wasn't found.
+/// The command doesn't exist.
 const NOT_FOUND: u8 = 127;
-/// The kernel's number for what isn't there.
+/// The kernel's error number for a file that doesn't exist.
 const ENOENT: i32 = 2;
 /// What is added to a signal's number.
 const BY_SIGNAL: u8 = 128;
-/// Nobody reads the output any more.
+/// Nobody reads the output.
 const SIGPIPE: u8 = 13;
 
-/// Why a command of podbay's failed.
+/// Why podbay failed.
 #[derive(Debug, Serialize)]
 pub struct Failure {
     /// For programs: a code of [`ErrorName`], or one of the command line's own, such as `usage` and `broken_pipe`.
     code: String,
     /// For people.
     message: String,
-    /// The path that it is about.
+    /// The path that the failure is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<podbay::RawPath>,
     exit_code: u8,
-    /// Whether the message has more than one line, because a cluster said more.
+    /// Whether the message may have several lines, because it quotes a cluster.
     #[serde(skip)]
     lines: bool,
 }
@@ -38,20 +38,20 @@ impl Failure {
         Self { code: "failed".to_owned(), message: message.into(), path: None, exit_code: FAILED, lines: false }
     }
 
-    /// Nobody reads the output any more: an end without a word, as that of any program in a pipe.
+    /// Nobody reads the output: podbay ends silently, as any program in a pipe does.
     pub fn broken_pipe() -> Self {
-        let message = "nobody reads the output any more".to_owned();
+        let message = "nobody reads the output".to_owned();
         Self { code: "broken_pipe".to_owned(), message, path: None, exit_code: BY_SIGNAL + SIGPIPE, lines: false }
     }
 
-    /// The same with a code of its own for programs.
+    /// The same failure with its own code for programs.
     #[must_use]
     pub fn coded(mut self, code: &str) -> Self {
         self.code = code.to_owned();
         self
     }
 
-    /// The same with the words of the caller in front.
+    /// The same failure, with what it is about in front of the message.
     #[must_use]
     pub fn about(mut self, what: &str) -> Self {
         self.message = format!("{what}: {}", self.message);
@@ -63,8 +63,8 @@ impl Failure {
         &self.message
     }
 
-    /// For a terminal: escaped, and with what a cluster said in lines of its own. Those are indented, so that none of them
-    /// looks like one of podbay's.
+    /// The message for a terminal, escaped. Lines that quote a cluster are indented, so that none of them looks like one of
+    /// podbay's own.
     pub fn shown(&self) -> String {
         match self.lines {
             true => self.message.lines().map(escape).collect::<Vec<_>>().join("\n  "),
@@ -77,7 +77,7 @@ impl Failure {
         self.exit_code
     }
 
-    /// Whether nobody is there to be told.
+    /// Whether nobody can read the message.
     pub fn is_quiet(&self) -> bool {
         self.code == "broken_pipe"
     }
@@ -86,7 +86,7 @@ impl Failure {
     pub fn output(error: &std::io::Error) -> Self {
         match error.kind() {
             std::io::ErrorKind::BrokenPipe => Self::broken_pipe(),
-            _ => Self::new(format!("standard output can't be written: {error}; is there room where it goes?")),
+            _ => Self::new(format!("can't write to standard output: {error}")),
         }
     }
 
@@ -107,14 +107,15 @@ impl From<podbay::Error> for Failure {
         let name = ErrorName::of(&error);
         let missing = error.code() == Some(ErrorCode::SpawnFailed) && error.errno() == Some(ENOENT);
         let exit_code = if missing { NOT_FOUND } else { name.exit_code };
-        let message = error.to_string();
-        let message = match error.code() {
-            Some(ErrorCode::PolicyDenied) => format!("{message}; 'podbay config' shows the rules and who set them"),
-            Some(ErrorCode::ExecNotFound) => format!("{message}; 'podbay ps --all' shows those that are"),
-            Some(ErrorCode::SpawnFailed) if missing => format!(
-                "{message}: is its name right? There are this machine's programs below /usr, or on a cluster those of the image"
+        let message = match (&error, error.code()) {
+            (podbay::Error::Operation(podbay::OperationError { path: Some(program), .. }), _) if missing => format!(
+                "can't run '{program}': not found in the sandbox (local sandboxes see this machine's programs under /usr)"
             ),
-            _ => message,
+            (_, Some(ErrorCode::PolicyDenied)) => {
+                format!("{error}; 'podbay config' shows the rules and where they come from")
+            }
+            (_, Some(ErrorCode::ExecNotFound)) => format!("{error}; 'podbay ps --all' lists all commands"),
+            _ => error.to_string(),
         };
         let lines = matches!(error, podbay::Error::Provider(_));
         let path = match error {

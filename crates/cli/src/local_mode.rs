@@ -1,5 +1,4 @@
-//! What this machine can do for sandboxes of its own, for which it has to run Linux. This is the one place of the command
-//! line that knows.
+//! What this machine offers for local sandboxes, which need Linux. The rest of the command line is the same everywhere.
 
 #[cfg(target_os = "linux")]
 pub use linux::{Isolation, chosen, probe};

@@ -24,7 +24,7 @@ fn main() {
         Ok(arguments) => perform(arguments),
         Err(error) => usage(&error),
     };
-    // Threads may be waiting for input or for someone to read the output; nothing of theirs is needed any more.
+    // Threads may still wait for input or for a reader of the output; their work isn't needed any more.
     std::process::exit(i32::from(code));
 }
 
@@ -34,7 +34,7 @@ fn perform(arguments: Arguments) -> u8 {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            return output.failure(&Failure::new(format!("the event loop can't be started: {error}; try again")));
+            return output.failure(&Failure::new(format!("can't start the event loop: {error}")));
         }
     };
     let result = runtime.block_on(commands::perform(arguments.verb, &arguments.settings, &output));
@@ -45,7 +45,7 @@ fn perform(arguments: Arguments) -> u8 {
     }
 }
 
-/// Help goes to standard output; a wrong command line is a failure of podbay's own, never taken for the command's.
+/// Help goes to standard output. A wrong command line is a failure of podbay itself, with another exit code than the command's.
 fn usage(error: &clap::Error) -> u8 {
     if !error.use_stderr() {
         return match error.print() {
@@ -59,7 +59,7 @@ fn usage(error: &clap::Error) -> u8 {
         let message = text.trim_start_matches("error: ").trim_end();
         return Output::new(true).failure(&Failure::new(message.to_owned()).coded("usage"));
     }
-    // Nobody is there to be told when standard error is closed.
+    // If standard error is closed, nobody can read it.
     let _ = error.print();
     FAILED
 }

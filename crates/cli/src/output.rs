@@ -20,7 +20,7 @@ impl Output {
         Self { json, paint: Paint::on(&io::stdout()) }
     }
 
-    /// Whether a program reads it.
+    /// Whether the output is JSON.
     pub fn is_json(&self) -> bool {
         self.json
     }
@@ -45,7 +45,7 @@ impl Output {
     /// Prints one JSON value on a line of its own.
     pub fn json(&self, value: &impl Serialize) -> Result<u8, Failure> {
         let mut line = serde_json::to_string(value)
-            .map_err(|error| Failure::new(format!("the result can't be put into JSON: {error}")))?;
+            .map_err(|error| Failure::new(format!("can't write the result as JSON: {error}")))?;
         line.push('\n');
         self.text(&line)
     }
@@ -55,7 +55,7 @@ impl Output {
         if self.json { self.json(value) } else { self.text(&format!("{}\n", line())) }
     }
 
-    /// Tells people something beside the result, on standard error.
+    /// Prints a note for people on standard error.
     pub fn note(&self, text: &str) {
         if !self.json {
             let paint = Paint::on(&io::stderr());
@@ -64,7 +64,7 @@ impl Output {
         }
     }
 
-    /// Tells of a failure, on standard error; the exit code.
+    /// Prints a failure on standard error and returns its exit code.
     pub fn failure(&self, failure: &Failure) -> u8 {
         if !failure.is_quiet() {
             let line = match self.json {
@@ -81,7 +81,7 @@ impl Output {
     }
 }
 
-/// A table with a heading. What is put in is escaped.
+/// A table with a heading. Its cells are escaped.
 #[derive(Debug)]
 pub struct Table {
     columns: Vec<Column>,
@@ -104,7 +104,7 @@ impl Table {
         Self { columns: columns.iter().map(column).collect(), rows: Vec::new() }
     }
 
-    /// One more row.
+    /// Adds a row.
     pub fn row<const N: usize>(&mut self, cells: [(Style, String); N]) {
         debug_assert_eq!(N, self.columns.len());
         self.rows.push(cells.into_iter().map(|(style, text)| (style, escape(&text))).collect());
@@ -140,7 +140,7 @@ impl Table {
     }
 }
 
-/// A cell that doesn't stand out.
+/// A cell in the plain style.
 pub fn plain(text: impl Into<String>) -> (Style, String) {
     (Style::Plain, text.into())
 }

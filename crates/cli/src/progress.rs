@@ -1,4 +1,4 @@
-//! How far a transfer is, in one line on a terminal.
+//! A progress bar for transfers.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +14,7 @@ const PACE: Duration = Duration::from_millis(100);
 /// How many characters the bar has.
 const WIDTH: u64 = 24;
 
-/// A line on standard error that tells how far a transfer is; nothing where that isn't a terminal.
+/// A progress bar on standard error, if that is a terminal.
 #[derive(Debug)]
 pub struct Bar {
     shown: bool,
@@ -26,23 +26,23 @@ struct State {
     began: Instant,
     drawn: Option<Instant>,
     length: usize,
-    /// The bytes of the one file that is copied.
+    /// The size of the file, if only one is copied.
     expected: Option<u64>,
 }
 
 impl Bar {
-    /// A line, unless the output is for a program.
+    /// A bar, unless the output is JSON.
     pub fn new(json: bool) -> Self {
         let shown = !json && std::io::stderr().is_terminal();
         Self { shown, state: Mutex::new(State { began: Instant::now(), drawn: None, length: 0, expected: None }) }
     }
 
-    /// One file of so many bytes is about to be copied.
+    /// Announces that one file of so many bytes is copied.
     pub fn expect(&self, bytes: u64) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).expected = Some(bytes);
     }
 
-    /// Shows how far it is.
+    /// Draws the bar.
     pub fn show(&self, progress: Progress) {
         if !self.shown {
             return;
@@ -65,7 +65,7 @@ impl Bar {
         let _ = write!(std::io::stderr(), "\r{line}{blanks}");
     }
 
-    /// Takes the line away.
+    /// Removes the bar.
     pub fn clear(&self) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.length > 0 {

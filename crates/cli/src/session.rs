@@ -1,4 +1,4 @@
-//! A command and this process's own streams: its output to ours, our input and signals to it.
+//! Connects a command with this process: its output to ours, our input and signals to it.
 
 mod input;
 mod lines;
@@ -17,7 +17,7 @@ use writer::Writer;
 pub struct Passing {
     /// Standard input.
     pub input: bool,
-    /// Signals. Otherwise they end the session and leave the command alone.
+    /// Signals. Otherwise they end the session and the command keeps running.
     pub signals: bool,
 }
 
@@ -30,8 +30,7 @@ pub enum Outcome {
     Interrupted(u8),
 }
 
-/// Whether standard input has anything to pass on: not so when it is `/dev/null`, or was closed (then Rust has put
-/// `/dev/null` there).
+/// Whether standard input has anything to pass on. `/dev/null` has nothing, and Rust puts it there when standard input is closed.
 pub fn has_input() -> bool {
     rustix::fs::fstat(rustix::stdio::stdin()).is_ok_and(|stat| {
         let null = rustix::fs::stat("/dev/null");
@@ -39,10 +38,10 @@ pub fn has_input() -> bool {
     })
 }
 
-/// Streams a command's output until it ends, or until someone ends this process.
+/// Streams a command's output until the command or this process ends.
 ///
 /// # Errors
-/// When the sandbox is lost, or nobody reads the output any more. The command may still be running then.
+/// When the sandbox is lost, or nobody reads the output. The command may still be running then.
 pub async fn follow(exec: &mut Exec, passing: Passing, output: &Output) -> Result<Outcome, Failure> {
     let (control, signalled) = (exec.control(), exec.control());
     // Before anything is shown: whoever sees the first line may answer it with Ctrl-C.
@@ -79,7 +78,7 @@ async fn events(exec: &mut Exec, json: bool) -> Result<Box<Info>, Failure> {
             Some(Event::Output(stream, data)) => writer.write(stream, data).await?,
             Some(Event::Lost(bytes)) if json => writer.write(Stream::Stdout, lines.lost(bytes)).await?,
             Some(Event::Lost(bytes)) => {
-                let text = format!("podbay: {bytes} bytes of the output are lost here: the log holds 64 MiB\n");
+                let text = format!("podbay: {bytes} bytes of output are missing here: the log keeps 64 MiB\n");
                 writer.write(Stream::Stderr, text.into()).await?;
             }
             Some(Event::End(info)) => {
@@ -90,7 +89,9 @@ async fn events(exec: &mut Exec, json: bool) -> Result<Box<Info>, Failure> {
                 return Ok(info);
             }
             None => {
-                return Err(Failure::new("the command's output ended without its end; 'podbay ps --all' tells more"));
+                return Err(Failure::new(
+                    "the command's output was cut off; 'podbay ps --all' shows whether it still runs",
+                ));
             }
         }
     }
@@ -99,26 +100,26 @@ async fn events(exec: &mut Exec, json: bool) -> Result<Box<Info>, Failure> {
 /// The exit code for a command that has ended.
 ///
 /// # Errors
-/// When nobody knows how it ended.
+/// When it is unknown how it ended.
 pub fn exit_code(info: &Info) -> Result<u8, Failure> {
     match &info.state {
         // What isn't an exit code comes from a podbayd that was tampered with; it isn't taken for success.
         State::Exited(exit) => Ok(u8::try_from(exit.code).unwrap_or(u8::MAX)),
         _ => Err(Failure::new(format!(
-            "nobody knows how the command {} ended: what looked after it was killed. It wasn't run again",
+            "it is unknown how the command {} ended, because its supervisor was killed. It wasn't run again",
             info.id
         ))
         .coded("lost")),
     }
 }
 
-/// Tells people why a command ended that didn't end by itself.
+/// Explains why a command was ended.
 pub fn explain(info: &Info, output: &Output) {
     let State::Exited(exit) = &info.state else { return };
     if exit.timed_out {
-        output.note("the command's time was up (--timeout); it and all that it started were ended");
+        output.note("the command timed out (--timeout) and was ended with everything that it started");
     }
     if exit.out_of_memory {
-        output.note("the command ran out of memory; give the sandbox more with --memory");
+        output.note("the command ran out of memory; raise the limit with --memory");
     }
 }

@@ -1,46 +1,46 @@
-//! Everything there is to know about one sandbox, for people who want to see what they have.
+//! The full description of a sandbox, for `podbay describe`.
 
 use podbay_proto::session::Protection;
 use serde::Serialize;
 
 use crate::provider::Listed;
 
-/// A sandbox in full.
+/// The full description of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Description {
-    /// What a list says about it.
+    /// What lists show of it.
     pub listed: Listed,
-    /// What isolates it: `namespaces`, `landlock`, or a pod and its runtime.
+    /// How it is isolated: `namespaces`, `landlock`, or a pod and its runtime.
     pub isolation: String,
-    /// How long it may live, in milliseconds; for ever if not given.
+    /// How long it may live, in milliseconds; no limit if absent.
     pub ttl_ms: Option<u64>,
-    /// How long it may go unused, in milliseconds; for ever if not given.
+    /// How long it may be idle, in milliseconds; no limit if absent.
     pub idle_ttl_ms: Option<u64>,
-    /// How many of its commands are running, if it answers.
+    /// How many commands are running, if it answers.
     pub running: Option<u32>,
-    /// What it may use.
+    /// Its resource limits.
     pub limits: Vec<Limit>,
-    /// What keeps its commands away from podbayd, and what this kernel leaves open, if it answers.
+    /// How podbayd is protected from its commands, and what isn't protected, if it answers.
     pub protection: Option<Protection>,
-    /// What else the provider knows: names and values.
+    /// Other facts from the provider, by name.
     pub facts: Vec<(&'static str, String)>,
-    /// What happened to it, oldest first.
+    /// Its events, oldest first.
     pub events: Vec<Event>,
-    /// What couldn't be found out, and why: one sentence each.
+    /// What couldn't be determined and why, one sentence each.
     pub unknown: Vec<String>,
 }
 
-/// How much of something a sandbox may use.
+/// A resource limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Limit {
-    /// Of what: `memory`, `cpu`, `processes`, `disk`, `descriptors`.
+    /// The resource: `memory`, `cpu`, `processes`, `disk`, `descriptors`.
     pub limit: String,
-    /// The most, as a Kubernetes quantity: a number, perhaps with a unit. Not given where nothing limits it.
+    /// The limit as a Kubernetes quantity, a number with or without a unit; absent if there is none.
     pub most: Option<String>,
     /// What enforces it.
     pub by: Option<String>,
-    /// How far it goes, or why it isn't in force.
+    /// What it covers, or why it isn't in force.
     pub note: Option<String>,
 }
 
@@ -51,16 +51,16 @@ pub struct Event {
     pub at_ms: Option<u64>,
     /// `Normal` or `Warning`.
     pub kind: String,
-    /// In one word.
+    /// The reason in one word.
     pub reason: String,
-    /// In a sentence.
+    /// The message in a sentence.
     pub message: String,
     /// How often it happened.
     pub count: u32,
 }
 
 impl Description {
-    /// What a list says, and nothing beyond that yet.
+    /// A description with nothing but what lists show.
     pub fn new(listed: Listed, isolation: impl Into<String>) -> Self {
         Self {
             listed,

@@ -9,12 +9,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The sandbox answered that it can't.
+    /// The sandbox answered with an error.
     #[error(transparent)]
     Operation(#[from] podbay_proto::Error),
 
-    /// The sandbox can't be reached, and trying again for a while didn't help.
-    #[error("the sandbox can't be reached for {what}: {reason}. Is it still running? 'podbay list' tells")]
+    /// The sandbox can't be reached, and retrying for a while didn't help.
+    #[error("the sandbox can't be reached ({what}): {reason}; check with 'podbay list' that it is running")]
     Unreachable {
         /// The operation.
         what: &'static str,
@@ -22,14 +22,14 @@ pub enum Error {
         reason: String,
     },
 
-    /// podbayd was restarted while a request that changes something was under way: it may have been served or not.
-    #[error("the sandbox was restarted during {what}: look at what it changed before trying again")]
+    /// podbayd was restarted during a request that changes something: the change may have happened or not.
+    #[error("the sandbox was restarted during {what}: check what was changed before you try again")]
     SandboxRestarted {
         /// The operation.
         what: &'static str,
     },
 
-    /// A command's time was up long ago, and the sandbox didn't say how it ended: it may still run.
+    /// A command should have ended long ago, and the sandbox didn't say how it did: it may still run.
     #[error(
         "command {id} should have ended within {seconds} s, but its sandbox doesn't answer: check it with 'podbay ps', or delete the sandbox"
     )]
@@ -44,8 +44,8 @@ pub enum Error {
     #[error("{0}")]
     VersionMismatch(String),
 
-    /// What came from the sandbox isn't an answer.
-    #[error("the sandbox's answer to {what} makes no sense: {reason}")]
+    /// What the sandbox sent isn't a valid answer.
+    #[error("the sandbox's answer to {what} is invalid: {reason}")]
     BadAnswer {
         /// The operation.
         what: &'static str,
@@ -54,18 +54,18 @@ pub enum Error {
     },
 
     /// There is no such sandbox.
-    #[error("there is no sandbox {0:?}; 'podbay list' shows those that are")]
+    #[error("there is no sandbox {0:?}; 'podbay list' shows all sandboxes")]
     SandboxNotFound(String),
 
     /// The object that stands for the sandbox was closed before.
     #[error("the sandbox {0:?} was closed: create a new one")]
     Closed(String),
 
-    /// A sandbox can't be made, found or removed.
+    /// A sandbox can't be created, found or deleted.
     #[error("{0}")]
     Provider(#[source] Box<dyn std::error::Error + Send + Sync>),
 
-    /// A file on this side can't be read or written.
+    /// A file of this machine can't be read or written.
     #[error("'{path}' on this machine: {source}")]
     Local {
         /// The file.

@@ -30,12 +30,12 @@ pub struct Output {
     pub info: Info,
     bytes: Bytes,
     runs: Vec<(Stream, u64)>,
-    /// Where bytes are missing, when there were more than asked for.
+    /// Where bytes are missing, if there were more than requested.
     pub cut: Option<Cut>,
 }
 
 impl Output {
-    /// How it ended; nothing when that isn't known.
+    /// How it ended; none if that is unknown.
     pub fn exit(&self) -> Option<&Exit> {
         match &self.info.state {
             State::Exited(exit) => Some(exit),
@@ -43,32 +43,32 @@ impl Output {
         }
     }
 
-    /// The exit code; nothing when the outcome isn't known.
+    /// The exit code; none if the outcome is unknown.
     pub fn code(&self) -> Option<i32> {
         self.exit().map(|exit| exit.code)
     }
 
-    /// Whether it ended with code 0.
+    /// Whether it exited with 0.
     pub fn success(&self) -> bool {
         self.code() == Some(0)
     }
 
-    /// What it printed, both streams in order of arrival.
+    /// Its output, both streams in order of arrival.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// What it printed, as text. What isn't UTF-8 is replaced.
+    /// Its output as text. Bytes that aren't UTF-8 are replaced.
     pub fn text(&self) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(&self.bytes)
     }
 
-    /// What it printed to standard output.
+    /// Its standard output.
     pub fn stdout(&self) -> Vec<u8> {
         self.stream(Stream::Stdout)
     }
 
-    /// What it printed to standard error.
+    /// Its standard error.
     pub fn stderr(&self) -> Vec<u8> {
         self.stream(Stream::Stderr)
     }
@@ -88,12 +88,12 @@ impl Output {
     }
 }
 
-/// Something that a running command did.
+/// An event of a running command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// It printed something.
+    /// It printed these bytes.
     Output(Stream, Bytes),
-    /// It printed that many bytes here, which are no longer to be had.
+    /// So many bytes of output are missing here, because the log no longer has them.
     Lost(u64),
     /// It has ended. The last event.
     End(Box<Info>),
@@ -102,8 +102,7 @@ pub enum Event {
 impl Sandbox {
     /// Runs a command to its end.
     ///
-    /// When the returned future is dropped, the command is killed. It is sent to the sandbox once, and runs once, however
-    /// often the connection breaks meanwhile.
+    /// The command is killed when the returned future is dropped. It runs once, however often the connection breaks meanwhile.
     ///
     /// ```no_run
     /// # async fn example(sandbox: podbay_client::Sandbox) -> podbay_client::Result<()> {
@@ -212,7 +211,7 @@ impl Sandbox {
         }
     }
 
-    /// Starts a command and streams what it does.
+    /// Starts a command and streams its events.
     ///
     /// Dropping the returned value leaves the command running: [`attach`](Self::attach) finds it again.
     ///
@@ -222,7 +221,7 @@ impl Sandbox {
         Exec::open(self.session.clone(), new_id()?, Some(command.into()), 0).await
     }
 
-    /// Streams what a command does that was started before, from an offset in its output on.
+    /// Streams the events of a command that was started before, from an offset in its output on.
     ///
     /// # Errors
     /// `exec_not_found`.
@@ -238,7 +237,7 @@ impl Sandbox {
         self.start_as(new_id()?, command).await
     }
 
-    /// Starts a command with an id of the caller's. An id that was started before isn't started again.
+    /// Starts a command with the caller's id. An id that was started before isn't started again.
     ///
     /// # Errors
     /// When it can't be started.
@@ -256,7 +255,7 @@ impl Sandbox {
         }
     }
 
-    /// Tells about a command.
+    /// Describes a command.
     ///
     /// # Errors
     /// `exec_not_found`.
@@ -264,7 +263,7 @@ impl Sandbox {
         self.session.ask(Status { id: id.clone() }).await
     }
 
-    /// Lists commands, oldest first; optionally only those of which something is alive.
+    /// Lists commands, oldest first; optionally only those with live processes.
     ///
     /// # Errors
     /// When the sandbox can't be reached.
@@ -272,7 +271,7 @@ impl Sandbox {
         self.session.ask(List { running }).await
     }
 
-    /// Sends a signal to everything that a command started; to how many processes.
+    /// Sends a signal to everything that a command started. Returns how many processes got it.
     ///
     /// # Errors
     /// `exec_not_found`.
@@ -280,7 +279,7 @@ impl Sandbox {
         self.signal_to(id, signal, Target::All).await
     }
 
-    /// Sends a signal to a command's own process, or to everything that it started.
+    /// Sends a signal to a command's own process, or to everything that it started. Returns how many processes got it.
     ///
     /// # Errors
     /// `exec_not_found`.
@@ -288,7 +287,7 @@ impl Sandbox {
         Ok(self.session.ask(Signal { id: id.clone(), signal, target }).await?.processes)
     }
 
-    /// Kills everything that a command started, until nothing is left.
+    /// Kills everything that a command started, until no process is left.
     ///
     /// # Errors
     /// `exec_not_found`.
@@ -322,7 +321,7 @@ fn restarted(failure: Failure, looked_for: bool, what: &'static str) -> Failure 
 
 /// What the guard is told of a command that has ended.
 fn effect(output: &Output) -> Effect {
-    Effect { bytes: Some(output.info.output_bytes), exit: output.code() }
+    Effect { exit: output.code(), ..Effect::bytes(output.info.output_bytes) }
 }
 
 struct KillOnDrop {
@@ -401,7 +400,7 @@ impl Exec {
         Ok(exec)
     }
 
-    /// The command's id, by which anyone can find it.
+    /// The command's id, by which any client finds it.
     pub fn id(&self) -> &ExecId {
         &self.permit.id
     }
@@ -441,9 +440,9 @@ impl Exec {
         Ok(())
     }
 
-    /// The next thing that the command does; nothing after its end.
+    /// The next event; none after the end.
     ///
-    /// A connection that breaks is opened again, and the output goes on with the exact next byte.
+    /// A connection that breaks is reopened, and the output continues with the exact next byte.
     ///
     /// # Errors
     /// When the sandbox can't be reached any more, or the command's program couldn't be started; `DeadlineExceeded` when its
@@ -460,7 +459,7 @@ impl Exec {
                     State::Exited(exit) => Some(exit.code),
                     _ => None,
                 };
-                self.permit.end(Ok(Effect { bytes: Some(info.output_bytes), exit }))?;
+                self.permit.end(Ok(Effect { exit, ..Effect::bytes(info.output_bytes) }))?;
             }
             Err(error) => self.permit.end(Err(error))?,
             _ => {}
@@ -508,7 +507,7 @@ impl Exec {
         })
     }
 
-    /// Waits for the end, taking no notice of the output.
+    /// Waits for the end and ignores the output.
     ///
     /// # Errors
     /// As for [`next`](Self::next).
@@ -521,7 +520,7 @@ impl Exec {
         }
     }
 
-    /// A way to send input and signals, also while this value is waited on.
+    /// Sends input and signals, even while another task waits for the next event.
     pub fn control(&self) -> Control {
         Control { session: self.session.clone(), id: self.id().clone(), written: 0, part: false }
     }
@@ -529,7 +528,7 @@ impl Exec {
 
 /// A command's input and its signals.
 ///
-/// There should be one writer at a time: it counts what it has written, so that nothing is written twice.
+/// Use one writer at a time: it counts what it has written, so that nothing is written twice.
 #[derive(Debug)]
 pub struct Control {
     session: Session,
@@ -540,7 +539,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Writes to the command's standard input, which must have been kept open. False when it no longer reads.
+    /// Writes to the command's standard input, which must have been kept open. Returns false when the command no longer reads.
     ///
     /// # Errors
     /// When the sandbox can't be reached.
@@ -575,7 +574,7 @@ impl Control {
         Ok(!taken.closed)
     }
 
-    /// Sends a signal to everything that the command started; to how many processes.
+    /// Sends a signal to everything that the command started. Returns how many processes got it.
     ///
     /// # Errors
     /// When the sandbox can't be reached.

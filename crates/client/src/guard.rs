@@ -35,6 +35,11 @@ pub trait Guard: std::fmt::Debug + Send + Sync {
     /// # Errors
     /// When that can't be recorded. The caller gets this error in place of the result.
     fn end(&self, ticket: Ticket, result: Result<Effect, &Error>) -> Result<()>;
+
+    /// Whether an upload that is streamed should end with the digest of what was sent, [`Effect::sha256`].
+    fn wants_digests(&self) -> bool {
+        false
+    }
 }
 
 /// What a guard remembers of an operation between its beginning and its end.
@@ -65,12 +70,14 @@ pub struct Effect {
     pub bytes: Option<u64>,
     /// A command's exit code.
     pub exit: Option<i32>,
+    /// The SHA-256 of what was sent, if the guard [wants it](Guard::wants_digests) and it was [streamed](Content::Stream).
+    pub sha256: Option<[u8; 32]>,
 }
 
 impl Effect {
     /// So many bytes were read, written or printed.
     pub(crate) fn bytes(bytes: u64) -> Self {
-        Self { bytes: Some(bytes), exit: None }
+        Self { bytes: Some(bytes), ..Self::default() }
     }
 }
 
@@ -100,6 +107,10 @@ impl Guard for Both {
         let (mut first, mut second) = *both;
         let ended = second.end(result);
         first.end(result).and(ended)
+    }
+
+    fn wants_digests(&self) -> bool {
+        self.0.wants_digests() || self.1.wants_digests()
     }
 }
 
@@ -181,6 +192,11 @@ impl<O: Operation> Permit<O> {
     /// A request that is part of an operation for which there is a permit already, such as each piece of a command's input.
     pub(crate) fn part(request: O) -> Self {
         Self { request, open: None }
+    }
+
+    /// Whether the guard wants the digest of what is streamed.
+    pub(crate) fn wants_digest(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.guard.wants_digests())
     }
 
     /// The request, to change what differs from one try to the next: an offset, never a path or a command.

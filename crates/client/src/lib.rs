@@ -1,8 +1,8 @@
 //! A sandbox as a Rust value: typed, asynchronous operations over one connection.
 //!
-//! A [`Sandbox`] is a handle. It opens its connection when it is first needed, shares it among all clones and tasks, and opens
-//! it again when it breaks; nothing is lost and nothing happens twice. Transfers of more than a megabyte go over a second
-//! connection, so that they don't keep others waiting. Dropping a future cancels its operation.
+//! A [`Sandbox`] is a handle. It opens its connection when it is first needed, shares it among all clones and tasks, and reopens
+//! it when it breaks; nothing is lost and nothing happens twice. Transfers of more than a megabyte go over a second
+//! connection, so that other operations don't wait for them. Dropping a future cancels its operation.
 
 mod channel;
 mod connection;
@@ -58,7 +58,7 @@ impl Sandbox {
         Self { session: self.session.guarded(guard) }
     }
 
-    /// Asks the sandbox who it is.
+    /// Asks the sandbox for its version, working directory and activity.
     ///
     /// # Errors
     /// When it can't be reached or speaks another version of the protocol.
@@ -66,24 +66,24 @@ impl Sandbox {
         self.session.welcome().await
     }
 
-    /// Says how long the sandbox may go on, counted from now.
+    /// Sets how long the sandbox may live, counted from now.
     ///
     /// # Errors
-    /// When it can't be reached, or its podbayd is too old to know of this.
+    /// When it can't be reached, or its podbayd is too old for this.
     pub async fn set_lifetime(&self, lifetime: &Lifetime) -> Result<()> {
         self.session.ask(*lifetime).await.map(drop)
     }
 
-    /// How commands are walled off from podbayd in this sandbox, and what is open.
+    /// How podbayd is protected from the sandbox's commands, and what isn't protected.
     ///
     /// # Errors
-    /// When it can't be reached, or its podbayd is too old to know of this.
+    /// When it can't be reached, or its podbayd is too old for this.
     pub async fn protection(&self) -> Result<Protection> {
         self.session.ask(Protections {}).await
     }
 
-    /// Whether the sandbox was started again since this was last asked: its files are there, its processes are gone, and
-    /// what was under way ended as [`Error::SandboxRestarted`].
+    /// Whether the sandbox was restarted since the last call: its files are there, its processes are gone, and operations that
+    /// were under way ended as [`Error::SandboxRestarted`].
     pub fn take_restarted(&self) -> bool {
         self.session.take_restarted()
     }
@@ -94,19 +94,19 @@ impl Sandbox {
     }
 }
 
-/// A sandbox for as long as somebody else uses it.
+/// A handle to a sandbox that lives only as long as others use it.
 #[derive(Debug, Clone)]
 pub struct WeakSandbox {
     session: WeakSession,
 }
 
 impl WeakSandbox {
-    /// Whether anybody has a handle yet.
+    /// Whether anybody still has a handle.
     pub fn in_use(&self) -> bool {
         self.session.upgrade().is_some()
     }
 
-    /// Asks the sandbox who it is and what it does, on the connection that is open. Nothing when none is, or it breaks.
+    /// Asks the sandbox for its activity over the connection that is open. Returns nothing when none is open, or it breaks.
     pub async fn glance(&self) -> Option<Welcome> {
         self.session.upgrade()?.glance().await
     }

@@ -1,4 +1,4 @@
-//! What finds, makes, lists and deletes sandboxes.
+//! Providers create, find, list and delete sandboxes.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -11,21 +11,21 @@ use crate::Sandbox;
 use crate::description::Description;
 use crate::error::Result;
 
-/// An answer that a provider is working on.
+/// A provider's pending answer.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
-/// Which sandbox is wanted.
+/// Which sandbox a caller wants, and how a new one should be.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// The id of one that may exist. One that doesn't is made, under this id where the provider can.
+    /// The id of a sandbox that may exist. Otherwise it is created with this id; a random one when none is given.
     pub id: Option<String>,
-    /// Labels for one that has to be made.
+    /// Labels of a new sandbox.
     pub labels: BTreeMap<String, String>,
-    /// How long one that has to be made may live; the provider's own setting when there is none.
+    /// How long a new sandbox may live; the provider's setting when not given.
     pub ttl: Option<Duration>,
-    /// How long it may be idle; the provider's own setting when there is none.
+    /// How long a new sandbox may be idle; the provider's setting when not given.
     pub idle_ttl: Option<Duration>,
-    /// It shall end with this process.
+    /// Whether a new sandbox ends with this process.
     pub leashed: bool,
 }
 
@@ -43,16 +43,16 @@ impl From<String> for Wanted {
     }
 }
 
-/// A sandbox that a provider has found or made.
+/// A sandbox that a provider found or created.
 #[derive(Debug)]
 pub struct Provided {
     /// Its id, by which it is found again.
     pub id: String,
     /// The sandbox.
     pub sandbox: Sandbox,
-    /// Whether it was made just now.
+    /// Whether it was created by this call.
     pub created: bool,
-    /// What has to live as long as a leashed sandbox.
+    /// What keeps a leashed sandbox alive: the sandbox ends when this is dropped.
     pub leash: Option<Box<dyn Any + Send + Sync>>,
 }
 
@@ -60,13 +60,13 @@ pub struct Provided {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Phase {
-    /// It is being made.
+    /// It is being created.
     Pending,
-    /// It waits in a pool for someone to want it.
+    /// It is ready in a warm pool.
     Warm,
     /// It can be used.
     Running,
-    /// It has ended, and what it left hasn't been removed.
+    /// It has ended, and its remains haven't been removed.
     Terminated,
 }
 
@@ -91,9 +91,9 @@ pub struct Listed {
     pub labels: BTreeMap<String, String>,
     /// What it is doing.
     pub phase: Phase,
-    /// When it was made: milliseconds since 1970.
+    /// When it was created, in milliseconds since 1970.
     pub created_ms: u64,
-    /// When it was last used, where that is known.
+    /// When it was last used, if that is known.
     pub active_ms: Option<u64>,
     /// When it ends at the latest.
     pub expires_ms: Option<u64>,
@@ -102,13 +102,13 @@ pub struct Listed {
 /// Which sandboxes to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Query {
-    /// Only those that have all of these labels.
+    /// Only sandboxes with all of these labels.
     pub labels: BTreeMap<String, String>,
-    /// Only those that do this.
+    /// Only sandboxes in this phase.
     pub phase: Option<Phase>,
-    /// At most so many; the provider's own page size when there is none.
+    /// At most so many per page; the provider's page size when not given.
     pub limit: Option<usize>,
-    /// Where the last page ended.
+    /// The cursor of the page before.
     pub cursor: Option<String>,
 }
 
@@ -117,57 +117,57 @@ pub struct Query {
 pub struct Page {
     /// The sandboxes, sorted by id.
     pub sandboxes: Vec<Listed>,
-    /// Where the next page begins; nothing on the last.
+    /// The cursor for the next page; none on the last page.
     pub cursor: Option<String>,
 }
 
-/// What a clean-up did.
+/// The result of a clean-up.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Cleaned {
-    /// The ids of what was removed.
+    /// The ids of the sandboxes that were deleted.
     pub deleted: Vec<String>,
-    /// How many stay.
+    /// How many sandboxes were kept.
     pub kept: usize,
-    /// What couldn't be removed, and why.
+    /// The ids of sandboxes that couldn't be deleted, and why.
     pub failed: Vec<(String, String)>,
 }
 
-/// Counts.
+/// How many sandboxes there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
     /// All sandboxes.
     pub total: usize,
-    /// Those that can be used.
+    /// Those that are running.
     pub running: usize,
-    /// Those that wait in a pool.
+    /// Those that are ready in a warm pool.
     pub warm: usize,
-    /// Those that weren't used for a while.
+    /// Those that haven't been used for a while.
     pub idle: usize,
 }
 
-/// How full a pool of sandboxes that wait is.
+/// How full a warm pool is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PoolStatus {
-    /// Those that can be had at once.
+    /// Sandboxes that are ready.
     pub available: usize,
-    /// Those that came from the pool and are in use.
+    /// Sandboxes from the pool that are in use.
     pub active: usize,
-    /// All of the pool: available, in use, and still being made.
+    /// All sandboxes of the pool: ready, in use, and being created.
     pub total: usize,
-    /// How many shall be available.
+    /// How many should be ready.
     pub target: usize,
 }
 
-/// Finds, makes, lists and deletes sandboxes. State lives where the sandboxes live, so any number of processes may use
+/// Creates, finds, lists and deletes sandboxes. State lives where the sandboxes live, so any number of processes may use
 /// providers of the same kind at once.
 pub trait Provider: Send + Sync {
     /// The mode's name: `local`, `raw`, `agent-sandbox`.
     fn mode(&self) -> &'static str;
 
-    /// Finds the wanted sandbox, or makes it. Two callers that want the same id get the same sandbox.
+    /// Finds a sandbox or creates it. Two callers that want the same id get the same sandbox.
     fn get_or_create<'a>(&'a self, wanted: &'a Wanted) -> Pending<'a, Provided>;
 
-    /// Finds a sandbox that must exist.
+    /// Finds a sandbox that exists.
     fn reconnect<'a>(&'a self, id: &'a str) -> Pending<'a, Provided>;
 
     /// Lists one page of sandboxes.
@@ -176,25 +176,25 @@ pub trait Provider: Send + Sync {
     /// Describes a sandbox in full. This doesn't count as using it.
     fn describe<'a>(&'a self, id: &'a str) -> Pending<'a, Description>;
 
-    /// Deletes a sandbox and all that belongs to it; whether there was one.
+    /// Deletes a sandbox and everything that belongs to it. Returns whether it existed.
     fn delete<'a>(&'a self, id: &'a str) -> Pending<'a, bool>;
 
-    /// Deletes what is over, and what was idle for longer than `max_idle`.
+    /// Deletes what ended sandboxes left behind, and sandboxes that were idle for longer than `max_idle`.
     fn cleanup(&self, max_idle: Option<Duration>) -> Pending<'_, Cleaned>;
 
-    /// Counts; a sandbox that wasn't used for `idle` counts as idle.
+    /// Counts sandboxes. One that wasn't used for `idle` counts as idle.
     fn stats(&self, idle: Duration) -> Pending<'_, Stats>;
 
-    /// How full the pool is: all zero where there is none.
+    /// How full the warm pool is; all zero where there is none.
     fn pool_status(&self) -> Pending<'_, PoolStatus> {
         Box::pin(async { Ok(PoolStatus::default()) })
     }
 
-    /// Fills the pool once, and returns when it is full.
+    /// Fills the warm pool and returns when it is full.
     ///
     /// A provider without a pool answers [`Unsupported`](ErrorCode::Unsupported).
     fn refill(&self) -> Pending<'_, PoolStatus> {
-        let message = format!("mode {} keeps no pool of sandboxes: use mode raw with warm_pool_size set", self.mode());
+        let message = format!("mode {} has no warm pool: use mode raw and set raw.warm_pool_size", self.mode());
         Box::pin(async move { Err(podbay_proto::Error::new(ErrorCode::Unsupported, message).into()) })
     }
 }

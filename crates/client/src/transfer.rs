@@ -11,7 +11,8 @@ use podbay_proto::RawPath;
 use podbay_proto::body::Payload;
 use podbay_proto::files::{Download, DownloadOutput, Write, WriteOutput};
 use podbay_proto::session::BULK_FROM;
-use tokio::sync::mpsc;
+use sha2::{Digest, Sha256};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::Sandbox;
 use crate::connection::{Answer, Failure, Purpose};
@@ -23,16 +24,16 @@ use crate::session::request_id;
 /// How much is read from a file at once.
 const PIECE: usize = 256 << 10;
 
-/// How far a transfer is.
+/// The progress of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
-    /// Files that have arrived.
+    /// Files that were transferred.
     pub files: u64,
-    /// Bytes that were sent or received. Bytes that had to be sent again count again.
+    /// Bytes that were transferred. Bytes that had to be sent again count again.
     pub bytes: u64,
-    /// Files in all, once that is known.
+    /// How many files there are, once that is known.
     pub total_files: Option<u64>,
-    /// Bytes in all, once that is known.
+    /// How many bytes there are, once that is known.
     pub total_bytes: Option<u64>,
 }
 
@@ -65,7 +66,7 @@ impl<'a> Meter<'a> {
 }
 
 impl Sandbox {
-    /// Sends a file of this machine.
+    /// Uploads a file of this machine.
     ///
     /// # Errors
     /// When it can't be read here or written there; then nothing has changed there.
@@ -85,7 +86,8 @@ impl Sandbox {
         let request = Write { length: Some(size), ..request };
         let permit = Permit::new(self.session.guard(), "upload", request, Content::Stream(size))?;
         let written = self.stream_upload(&permit, local, size, meter).await;
-        let written = permit.finish(written, |written| Effect::bytes(written.size))?;
+        let (written, _) =
+            permit.finish(written, |(written, sha256)| Effect { sha256: *sha256, ..Effect::bytes(written.size) })?;
         meter.add(|progress| progress.files += 1);
         Ok(written)
     }
@@ -96,20 +98,22 @@ impl Sandbox {
         local: &Path,
         size: u64,
         meter: &Meter<'_>,
-    ) -> Result<WriteOutput> {
+    ) -> Result<(WriteOutput, Option<[u8; 32]>)> {
         let id = &request_id();
         self.session
             .retry("write", true, Purpose::Bulk, |connection| async move {
                 let file = File::open(local).map_err(|error| Failure::Final(Error::local(local)(error)))?;
-                let (payload, counted) = stream_file(file, size);
+                let (payload, counted, digest) = stream_file(file, size, permit.wants_digest());
                 let send = async { Ok(connection.send(permit, Some(id), payload).await?.head) };
                 tokio::pin!(send);
-                count_while(&mut send, counted, meter).await
+                let written = count_while(&mut send, counted, meter).await?;
+                // It is known before the last byte is sent.
+                Ok((written, digest.await.ok()))
             })
             .await
     }
 
-    /// Fetches a file to this machine. It appears under its name when it is complete.
+    /// Downloads a file to this machine. It appears under its name once it is complete.
     ///
     /// # Errors
     /// When it can't be read there or written here; then nothing is left here.
@@ -208,17 +212,33 @@ fn read_whole(file: File, size: u64) -> io::Result<Bytes> {
     Ok(content.into())
 }
 
-/// Reads a file on a thread of its own; how much was handed on comes by the second channel.
-fn stream_file(file: File, size: u64) -> (Payload, mpsc::UnboundedReceiver<u64>) {
+/// Reads a file on a thread of its own. How much was handed on comes by the second channel, the SHA-256 of all of it by the third
+/// if it is wanted.
+fn stream_file(
+    file: File,
+    size: u64,
+    digest: bool,
+) -> (Payload, mpsc::UnboundedReceiver<u64>, oneshot::Receiver<[u8; 32]>) {
     let (sender, receiver) = mpsc::channel(4);
     let (count, counted) = mpsc::unbounded_channel();
+    let (done, digested) = oneshot::channel();
     tokio::task::spawn_blocking(move || {
         let mut file = file.take(size);
+        let mut hasher = digest.then(Sha256::new);
         loop {
             let mut piece = Vec::with_capacity(PIECE);
             match file.by_ref().take(PIECE as u64).read_to_end(&mut piece) {
-                Ok(0) => return,
+                Ok(0) => {
+                    if let Some(hasher) = hasher {
+                        // A caller that went away doesn't want it any more.
+                        let _ = done.send(hasher.finalize().into());
+                    }
+                    return;
+                }
                 Ok(length) => {
+                    if let Some(hasher) = &mut hasher {
+                        hasher.update(&piece);
+                    }
                     if sender.blocking_send(Ok(piece.into())).is_err() {
                         return;
                     }
@@ -228,7 +248,7 @@ fn stream_file(file: File, size: u64) -> (Payload, mpsc::UnboundedReceiver<u64>)
             }
         }
     });
-    (Payload::Stream(receiver), counted)
+    (Payload::Stream(receiver), counted, digested)
 }
 
 /// Writes an answer's payload to a file, on a thread of its own. Gives the file back, with what broke the connection.

@@ -18,19 +18,19 @@ use crate::guard::Several;
 use crate::links::{self, Link, Refusal};
 use crate::transfer::{Meter, join};
 
-/// What became of a directory's transfer.
+/// The result of a directory's transfer.
 #[derive(Debug, Default)]
 pub struct Transferred {
-    /// How many files arrived.
+    /// How many files were transferred.
     pub files: u64,
-    /// What was left out, and why: links, devices, names that this machine can't have.
+    /// What was skipped and why: links, devices, names that this machine can't have.
     pub skipped: Vec<(String, String)>,
-    /// What failed.
+    /// Which files failed, and why.
     pub failed: Vec<(String, Error)>,
 }
 
 impl Sandbox {
-    /// Sends a directory of this machine and everything below it. Files that exist are replaced, others stay.
+    /// Uploads a directory of this machine and everything below it. Files that exist are replaced, others stay.
     ///
     /// Rules hold for each file and directory by itself: one that they forbid is among those that failed, and the others arrive.
     ///
@@ -80,7 +80,7 @@ impl Sandbox {
         Ok(done)
     }
 
-    /// Fetches a directory and everything below it into a directory of this machine, which is created when it doesn't exist. What
+    /// Downloads a directory and everything below it into a directory of this machine, which is created when it doesn't exist. What
     /// rules forbid to read isn't listed by the sandbox, and so isn't in the result.
     ///
     /// # Errors

@@ -177,6 +177,14 @@ mod tests {
         assert_eq!(ErrorName::of(&config.into()).exception, "ConfigError");
     }
 
+    #[test]
+    fn every_exception_is_a_class_in_python() {
+        let classes = include_str!("../../../python/podbay/errors.py");
+        for name in ErrorName::all() {
+            assert!(classes.contains(&format!("class {}(", name.exception)), "errors.py lacks {}", name.exception);
+        }
+    }
+
     /// The page once claimed to list the codes and didn't.
     #[test]
     fn the_page_about_the_protocol_lists_every_code() {

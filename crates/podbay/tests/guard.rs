@@ -10,6 +10,7 @@ use podbay::{
     Command, Content, Effect, Error, ErrorCode, Event, Guard, Lifetime, Meter, OPERATIONS, OperationError, Podbay,
     Result, Sandbox, Subject, Target, Ticket,
 };
+use sha2::Digest;
 
 /// What the guard was told: action, subject, length of what was sent, and how it ended.
 type Told = (String, String, Option<u64>, Option<Result<Effect, ErrorCode>>);
@@ -42,6 +43,10 @@ impl Guard for Recorder {
         let mut told = self.told.lock().unwrap();
         told.push((action.to_owned(), subject.to_string(), length, None));
         Ok(Box::new(told.len() - 1))
+    }
+
+    fn wants_digests(&self) -> bool {
+        true
     }
 
     fn end(&self, ticket: Ticket, result: Result<Effect, &Error>) -> Result<()> {
@@ -168,7 +173,7 @@ async fn input_and_signals_to_a_running_command_are_told() {
     exec.wait().await.unwrap();
     drop(exec);
     let id = recorder.told.lock().unwrap()[1].1.clone();
-    let effect = |bytes, exit| Some(Ok(Effect { bytes, exit }));
+    let effect = |bytes, exit| Some(Ok(Effect { bytes, exit, sha256: None }));
     assert_eq!(
         recorder.take(),
         [
@@ -211,6 +216,9 @@ async fn each_file_of_many_is_told_and_decided_on() {
     assert_eq!((sent.files, sent.failed.len()), (2, 1), "{sent:?}");
     let mut told = recorder.take();
     told.sort_by(|one, other| one.1.cmp(&other.1));
+    let streamed = told.iter().find(|(_, subject, ..)| subject == "/workspace/large").unwrap();
+    let sha256: [u8; 32] = sha2::Sha256::digest(vec![b'x'; 3 << 20]).into();
+    assert_eq!(streamed.3, Some(Ok(Effect { bytes: Some(3 << 20), exit: None, sha256: Some(sha256) })));
     let told: Vec<_> = told.into_iter().map(|(action, subject, length, _)| (action, subject, length)).collect();
     let entry = |action: &str, subject: &str, length| (action.to_owned(), subject.to_owned(), length);
     assert_eq!(

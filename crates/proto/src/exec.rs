@@ -10,25 +10,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, ErrorCode, Operation, RawPath, Result, Subject};
 
-/// How long a command may run when its caller doesn't say, in milliseconds.
+/// The default time limit of a command, in milliseconds.
 pub const DEFAULT_TIMEOUT_MS: u64 = 300_000;
 
-/// How many bytes of output a [`Run`] returns when its caller doesn't say.
+/// How many bytes of output a [`Run`] returns by default.
 pub const DEFAULT_OUTPUT_CAP: u64 = 1 << 20;
 
-/// The name of one command: 1 to 64 letters, digits, `-` or `_`.
+/// The id of a command: 1 to 64 letters, digits, `-` or `_`.
 ///
-/// It becomes the name of a directory, so nothing else is let in.
+/// It becomes the name of a directory, so nothing else is accepted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExecId(String);
 
 impl ExecId {
-    /// Checks a name.
+    /// Checks an id.
     ///
     /// # Errors
-    /// `invalid_argument` when it has other characters or another length than allowed.
+    /// `invalid_argument` when it has a character or a length that isn't allowed.
     pub fn new(name: impl Into<String>) -> Result<Self> {
         let name = name.into();
         let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
@@ -36,13 +36,13 @@ impl ExecId {
             let shown: String = name.chars().take(80).collect();
             return Err(Error::new(
                 ErrorCode::InvalidArgument,
-                format!("{shown:?} can't name a command: use 1 to 64 letters, digits, '-' or '_'"),
+                format!("{shown:?} can't be the id of a command: use 1 to 64 letters, digits, '-' or '_'"),
             ));
         }
         Ok(Self(name))
     }
 
-    /// The name.
+    /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -84,10 +84,10 @@ pub enum Program {
 #[serde(default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Limits {
-    /// The largest file that the command may write, in bytes.
+    /// The largest file that the command can write, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file_size: Option<u64>,
-    /// The most memory for the command and all it starts, in bytes. Needs a cgroup; `unsupported` without.
+    /// The most memory for the command and everything it starts, in bytes. Needs a cgroup; `unsupported` without.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<u64>,
     /// The most processes and threads at once. Needs a cgroup; `unsupported` without.
@@ -101,26 +101,26 @@ pub struct Limits {
 pub struct Command {
     /// What to run.
     pub program: Program,
-    /// Where; the sandbox's working directory when not given, and below it when relative.
+    /// Where to run it: the sandbox's working directory by default, to which a relative path is relative.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<RawPath>,
     /// Environment variables on top of the sandbox's own.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, RawPath>,
-    /// How long it may run; 0 means for ever.
+    /// Its time limit in milliseconds; 0 means none.
     #[serde(default = "default_timeout")]
     pub timeout_ms: u64,
-    /// How long after TERM the time-out waits before KILL.
+    /// How many milliseconds after TERM a command that timed out is killed.
     #[serde(default = "default_grace")]
     pub grace_ms: u64,
     /// Whether standard input stays open for [`Input`]. Otherwise it is empty.
     #[serde(default)]
     pub stdin: bool,
-    /// Standard error goes where standard output goes: one stream, in exactly the order in which it was written. Otherwise the
-    /// two come by ways of their own, and what is written to both within microseconds may change places.
+    /// Sends standard error to standard output: one stream, in exactly the order in which it was written. Otherwise there are two
+    /// streams, and what is written to both within microseconds may be reordered.
     #[serde(default)]
     pub merge: bool,
-    /// Limits.
+    /// Limits on the command.
     #[serde(default)]
     pub limits: Limits,
 }
@@ -208,7 +208,7 @@ impl Command {
         self
     }
 
-    /// The command in one line for lists, cut to a screen's width.
+    /// The command in one line for lists, cut to 200 characters.
     pub fn summary(&self) -> String {
         let text = match &self.program {
             Program::Shell(line) => line.to_string(),
@@ -243,13 +243,13 @@ pub struct Exit {
     /// The signal that ended it, such as `SIGKILL`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
-    /// Whether its time was up.
+    /// Whether it timed out.
     #[serde(default)]
     pub timed_out: bool,
     /// Whether it was ended on request.
     #[serde(default)]
     pub killed: bool,
-    /// Whether the kernel killed something in its cgroup for want of memory.
+    /// Whether the kernel killed something in its cgroup because memory ran out.
     #[serde(default)]
     pub out_of_memory: bool,
     /// From start to end, in microseconds.
@@ -258,18 +258,18 @@ pub struct Exit {
     pub usage: Usage,
 }
 
-/// What became of a command.
+/// The state of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum State {
-    /// It runs.
+    /// It is running.
     Running,
     /// It has ended.
     Exited(Exit),
     /// Its program couldn't be started.
     Failed(Error),
-    /// What looked after it is gone without a trace of the end: the outcome is unknown, and it is never run again.
+    /// Its shim is gone and left no record of its end: the outcome is unknown, and the command is never run again.
     Lost,
 }
 
@@ -283,7 +283,7 @@ pub struct Process {
     pub name: String,
 }
 
-/// A command, as lists and results show it.
+/// A command in lists and results.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Info {
@@ -291,23 +291,23 @@ pub struct Info {
     pub id: ExecId,
     /// The command in one line.
     pub command: String,
-    /// When it was started: milliseconds since 1970 by the sandbox's clock.
+    /// When it was started, in milliseconds since 1970 by the sandbox's clock.
     pub started_ms: u64,
-    /// What became of it.
+    /// Its state.
     #[serde(flatten)]
     pub state: State,
     /// How many bytes it has printed.
     pub output_bytes: u64,
-    /// How many of these the log no longer has.
+    /// How many of these bytes the log no longer has.
     #[serde(default)]
     pub dropped_bytes: u64,
-    /// The log, as a file in the sandbox: the whole output while that has at most 64 MiB. After that its first 16 MiB stay,
-    /// and the last 48 MiB take turns behind them.
+    /// The log file in the sandbox: the whole output up to 64 MiB. Beyond that, its first 16 MiB and, as a ring buffer after
+    /// them, its last 48 MiB.
     pub log: RawPath,
-    /// How many bytes of standard input were taken.
+    /// How many bytes of standard input were accepted.
     #[serde(default)]
     pub input_bytes: u64,
-    /// What it started and is still alive, background processes after its end included.
+    /// Its live processes, including background processes that outlive it.
     #[serde(default)]
     pub processes: Vec<Process>,
 }
@@ -316,7 +316,7 @@ pub struct Info {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Start {
-    /// Its name.
+    /// Its id.
     pub id: ExecId,
     /// The command.
     pub command: Command,
@@ -332,18 +332,18 @@ impl Operation for Start {
     }
 }
 
-/// Starts a command, or finds the one of that id, waits for its end and returns what it printed.
+/// Starts a command, or finds the one with that id, waits for its end and returns its output.
 ///
 /// The payload of the answer is the output in order of arrival; [`RunOutput`] says how to take it apart.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Run {
-    /// Its name.
+    /// Its id.
     pub id: ExecId,
-    /// The command. Without one, an id that isn't known is `exec_not_found`.
+    /// The command. If absent, an unknown id is `exec_not_found`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Command>,
-    /// The most bytes of output to return: its beginning and its end are kept.
+    /// The most bytes of output to return. If there is more, the beginning and the end are returned.
     #[serde(default = "default_cap")]
     pub output_cap: u64,
 }
@@ -376,9 +376,9 @@ pub struct RunOutput {
     /// The command.
     #[serde(flatten)]
     pub info: Info,
-    /// Which stream wrote how many bytes of the payload, one after the other.
+    /// Which stream wrote how many bytes of the payload, in order.
     pub runs: Vec<(Stream, u64)>,
-    /// Where bytes were left out: at which offset of the payload, and how many.
+    /// Where bytes were left out, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<Cut>,
 }
@@ -389,7 +389,7 @@ pub struct RunOutput {
 pub struct Cut {
     /// The offset in the payload at which they are missing.
     pub at: u64,
-    /// How many.
+    /// How many bytes are missing.
     pub bytes: u64,
 }
 
@@ -404,18 +404,18 @@ pub enum Stream {
     Stderr,
 }
 
-/// Starts a command, or finds the one of that id, and streams its output from an offset on.
+/// Starts a command, or finds the one with that id, and streams its output from an offset on.
 ///
 /// The payload of the answer is a sequence of [records](crate::record), the last of which says how it ended.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Attach {
-    /// Its name.
+    /// Its id.
     pub id: ExecId,
-    /// The command. Without one, an id that isn't known is `exec_not_found`.
+    /// The command. If absent, an unknown id is `exec_not_found`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Command>,
-    /// How many bytes of output the caller has seen already.
+    /// How many bytes of output to skip, because the caller has them.
     #[serde(default)]
     pub offset: u64,
 }
@@ -447,7 +447,7 @@ pub struct Attached {
 
 /// Writes to a command's standard input. The payload is the data, at most 1 MiB.
 ///
-/// The offset makes it safe to send twice: what was taken already is skipped.
+/// The offset makes it safe to send twice: bytes that were accepted before are skipped.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Input {
@@ -455,7 +455,7 @@ pub struct Input {
     pub id: ExecId,
     /// How many bytes were written before.
     pub offset: u64,
-    /// Close standard input behind the data.
+    /// Closes standard input after the data.
     #[serde(default)]
     pub close: bool,
 }
@@ -474,13 +474,13 @@ impl Operation for Input {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InputTaken {
-    /// How many bytes were taken since the start.
+    /// How many bytes were accepted since the start.
     pub total: u64,
     /// Whether the command no longer reads: it has ended or closed its input.
     pub closed: bool,
 }
 
-/// Whom a signal is for.
+/// Which processes get a signal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -492,7 +492,7 @@ pub enum Target {
     Main,
 }
 
-/// Sends a signal to a command. KILL to all goes on until nothing of it is left.
+/// Sends a signal to a command. KILL to all is repeated until no process is left.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Signal {
@@ -500,7 +500,7 @@ pub struct Signal {
     pub id: ExecId,
     /// The signal's number.
     pub signal: i32,
-    /// Whom it is for.
+    /// Which processes get it.
     #[serde(default)]
     pub target: Target,
 }
@@ -523,7 +523,7 @@ pub struct Signalled {
     pub processes: u32,
 }
 
-/// Tells about one command.
+/// Describes one command.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Status {
@@ -546,7 +546,7 @@ impl Operation for Status {
 #[serde(default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct List {
-    /// Only those of which something is still alive.
+    /// Only commands with live processes.
     pub running: bool,
 }
 

@@ -1,10 +1,9 @@
 //! What goes over the wire between podbayd and its clients.
 //!
-//! Each operation is defined once, here: its request, its result and its errors. The daemon serves these types, the
-//! client sends them, and the command line, the MCP tools and the language packages are made from them. This crate does
-//! no I/O.
+//! Each operation is defined once, here: its request, its result, its errors and what it touches. The daemon serves these types,
+//! the client sends them, and every front end is compared with [`OPERATIONS`]. This crate does no I/O.
 //!
-//! A message is a *head*, JSON, followed by a *payload*, raw bytes: [`message`] says how. File contents and command
+//! A message is a *head* in JSON followed by a *payload* of raw bytes, as [`message`] describes. File contents and command
 //! output travel in the payload, never inside JSON.
 
 #[cfg(feature = "http")]
@@ -26,16 +25,16 @@ pub use error::{Error, ErrorCode, Result};
 pub use operation::{OPERATIONS, Operation, Subject};
 pub use path::RawPath;
 
-/// The protocol's version. Sides with different majors refuse each other; a larger minor only adds.
+/// The protocol's version. Sides with different major versions refuse each other; a higher minor version only adds.
 pub const VERSION: Version = Version { major: 1, minor: 0 };
 
 /// A protocol version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Version {
-    /// Changed when old and new can't talk to each other.
+    /// Incremented when old and new can't talk to each other.
     pub major: u32,
-    /// Raised when something was added.
+    /// Incremented when something is added.
     pub minor: u32,
 }
 

@@ -1,4 +1,4 @@
-//! The first request on a connection, and the names that both sides use on every other.
+//! The first request on a connection, and the headers and constants that both sides share.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,16 +11,16 @@ pub const REQUEST_ID: &str = "podbay-request";
 pub const TOKEN: &str = "x-podbay-token";
 
 /// The byte that opens a connection for bulk transfers, before HTTP/2's own preface. A connection without it is for
-/// everything else. The two differ in their windows: large ones are fast, small ones answer soon.
+/// everything else. The two differ in their windows: large ones give throughput, small ones low latency.
 pub const BULK: u8 = b'B';
 
 /// Bodies larger than this belong on the bulk connection.
 pub const BULK_FROM: u64 = 1 << 20;
 
-/// What `podbayd connect` prints before the byte stream begins: this, then a line feed.
+/// What `podbayd connect` prints before the byte stream begins, followed by a line feed.
 pub const GREETING: &str = "podbayd ready";
 
-/// Asks podbayd who it is.
+/// Asks podbayd for its version and state.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Hello {
@@ -38,14 +38,14 @@ impl Operation for Hello {
     }
 }
 
-/// Says how long the sandbox may go on, counted from now; what isn't given has no limit. Answered with what holds from then on.
+/// Sets how long the sandbox may live, counted from now; without a value there is no limit. The answer is what holds from now on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lifetime {
-    /// Ends it after so many milliseconds, whatever happens.
+    /// Ends the sandbox after so many milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_ms: Option<u64>,
-    /// Ends it when for so many milliseconds no request was under way and no command ran.
+    /// Ends the sandbox when it had no request and no running command for so many milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_ttl_ms: Option<u64>,
 }
@@ -60,7 +60,7 @@ impl Operation for Lifetime {
     }
 }
 
-/// Asks how commands are walled off from podbayd, and what is open.
+/// Asks how podbayd is protected from commands, and what isn't protected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Protections {}
@@ -75,24 +75,24 @@ impl Operation for Protections {
     }
 }
 
-/// How commands, which run as podbayd's user, are walled off from it.
+/// How podbayd is protected from commands, which run as its user.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Protection {
-    /// The ABI of Landlock in use; 0 where the kernel has none.
+    /// The Landlock ABI in use; 0 if the kernel has none.
     pub landlock_abi: u32,
-    /// Each wall, standing or not.
+    /// Each protection, in force or not.
     pub walls: Vec<Wall>,
 }
 
 impl Protection {
-    /// What is open to commands.
+    /// What isn't protected from commands.
     pub fn open(&self) -> impl Iterator<Item = &Wall> {
         self.walls.iter().filter(|wall| !wall.stands)
     }
 }
 
-/// One wall between commands and podbayd.
+/// One protection of podbayd.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Wall {
@@ -104,7 +104,7 @@ pub struct Wall {
     pub detail: String,
 }
 
-/// What a wall protects.
+/// What is protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -121,7 +121,7 @@ pub enum WallKind {
     SystemCalls,
     /// podbayd's own program: commands can't change what runs.
     Program,
-    /// One that this version doesn't know.
+    /// Something that this version doesn't know.
     #[serde(other)]
     Unknown,
 }
@@ -140,24 +140,24 @@ impl std::fmt::Display for WallKind {
     }
 }
 
-/// Who podbayd is.
+/// The version and state of podbayd.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Welcome {
     /// Its protocol version.
     pub version: Version,
-    /// Its build.
+    /// Its version as a program.
     pub build: String,
-    /// This run of podbayd: another value means that it was restarted and remembers no requests.
+    /// This process of podbayd: another value means that it was restarted and remembers no requests.
     pub instance: String,
-    /// The working directory of commands and the start of relative paths.
+    /// The working directory of commands, to which relative paths are relative.
     pub workdir: RawPath,
     /// Where it keeps its own files.
     pub state: RawPath,
-    /// For how long nothing has been under way, in milliseconds; asking this doesn't count.
+    /// For how many milliseconds it has been idle; this request doesn't count.
     #[serde(default)]
     pub idle_ms: u64,
-    /// How many commands have something alive.
+    /// How many commands have live processes.
     #[serde(default)]
     pub running: u32,
 }

@@ -1,4 +1,4 @@
-//! `podbay attach`: the output of a command that is running already.
+//! `podbay attach`: the output of a command that was started before.
 
 use clap::Args;
 
@@ -10,22 +10,22 @@ use crate::settings::Settings;
 
 const EXAMPLES: &str = "\
 Examples:
-  podbay attach box 3f9a                  all of its output, then what comes, until it ends
-  podbay attach box 3f9a --from 1048576   without the first mebibyte
+  podbay attach box 3f9a                  all output so far, then new output until it ends
+  podbay attach box 3f9a --from 1048576   skip the first mebibyte
 
-Ends with the command's exit code. Ctrl-C leaves the command running.";
+Exits with the command's exit code. Ctrl-C leaves the command running.";
 
-/// Shows the output of a command that was left running
+/// Show the output of a command that was left running
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The sandbox
+    /// Name of the sandbox
     name: String,
 
-    /// The command's id, or as much of its beginning as no other one has
+    /// Id of the command, or a unique beginning of it
     id: String,
 
-    /// How many bytes of output to leave out
+    /// Skip this many bytes of output
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     from: u64,
 }
@@ -41,7 +41,7 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
             session::exit_code(&info)
         }
         Outcome::Interrupted(signal) => {
-            output.note(&format!("the command {} goes on running in {}", info.id, arguments.name));
+            output.note(&format!("the command {} keeps running in {}", info.id, arguments.name));
             Ok(128_u8.saturating_add(signal))
         }
     }

@@ -17,24 +17,24 @@ use crate::terminal::{bytes, escape};
 
 const EXAMPLES: &str = "\
 Examples:
-  podbay cp ./dir box:/workspace/dir      a directory and all below it
+  podbay cp ./dir box:/workspace/dir      a directory and everything below it
   podbay cp notes.txt box:                into the working directory
-  podbay cp box:/workspace/out ./out      back again
+  podbay cp box:/workspace/out ./out      and back
   podbay cp box:report.pdf .
 
-A directory becomes the target itself, and is merged with what is there; with a '/' at the target's end it is put into it.
-A file is put into a target that is a directory. Files that are there already are replaced. Of what is in a sandbox only files,
-directories and links that stay below the copied directory are fetched; the rest is left out, and said so.
-'./a:b' is a file of this machine, 'a:b' the file b of the sandbox a.";
+A directory becomes the target, merged with what exists there; if the target ends with '/', it is copied into the target.
+A file is copied into a target that is a directory. Existing files are replaced. Only files, directories and links that stay
+below the copied directory come out of a sandbox; everything else is skipped with a note.
+'./a:b' is a file on this machine, 'a:b' is the file b in the sandbox a.";
 
-/// Copies files and directories into a sandbox or out of it
+/// Copy files and directories into or out of a sandbox
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     /// What to copy: PATH, or NAME:PATH in a sandbox
     source: OsString,
 
-    /// Where to: NAME:PATH, or PATH
+    /// Where to copy it: NAME:PATH in a sandbox, or PATH
     target: OsString,
 }
 
@@ -45,7 +45,7 @@ enum Side {
     There { name: String, path: RawPath },
 }
 
-/// What is before a colon and has no `/` names a sandbox.
+/// Text before a colon names a sandbox if it has no `/`.
 fn side(text: &OsStr) -> Side {
     let bytes = text.as_bytes();
     let colon = bytes.iter().position(|byte| *byte == b':');
@@ -58,7 +58,7 @@ fn side(text: &OsStr) -> Side {
     }
 }
 
-/// Copies.
+/// Copies in one direction.
 pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
     let bar = Bar::new(output.is_json());
     let seen = std::sync::atomic::AtomicU64::new(0);
@@ -105,7 +105,7 @@ fn report(target: &str, done: Transferred, count: u64, output: &Output) -> Resul
         return Ok(code);
     }
     for (path, why) in &done.skipped {
-        output.note(&format!("{path} was left out: {why}"));
+        output.note(&format!("skipped {path}: {why}"));
     }
     for (path, failure) in failed {
         output.failure(&failure.about(&path));
@@ -159,7 +159,7 @@ async fn download(
     let name = last_name(source);
     let inside = || match &name {
         Some(name) => Ok(target.join(name)),
-        None => Err(Failure::new(format!("'{source}' has no name of its own: name the target in full"))),
+        None => Err(Failure::new(format!("'{source}' has no file name: give the target's full name"))),
     };
     match found.entry.kind {
         Kind::Dir => {
@@ -171,15 +171,18 @@ async fn download(
             let target = if into || target.is_dir() { inside()? } else { target.to_owned() };
             let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
             if let Some(parent) = parent.filter(|parent| !parent.is_dir()) {
-                let message = format!("there is no directory {} on this machine; make it first", parent.display());
+                let message =
+                    format!("the directory {} doesn't exist on this machine; create it first", parent.display());
                 return Err(Failure::new(message).coded("local_file"));
             }
             bar.expect(found.entry.size);
             sandbox.download_file(&Download::new(source.clone()), &target, meter).await?;
             Ok((target, one_file()))
         }
-        _ => Err(Failure::new(format!("'{source}' is neither a file nor a directory, and can't be copied"))
-            .coded("not_a_file")),
+        _ => {
+            Err(Failure::new(format!("can't copy '{source}': it is neither a file nor a directory"))
+                .coded("not_a_file"))
+        }
     }
 }
 
@@ -201,7 +204,7 @@ fn below(dir: &RawPath, name: &[u8]) -> RawPath {
     path.into()
 }
 
-/// The last part of a path, when it is a name.
+/// The last part of a path, if it is a name.
 fn last_name(path: &RawPath) -> Option<OsString> {
     let last = path.as_bytes().split(|byte| *byte == b'/').rfind(|part| !part.is_empty())?;
     (last != b"." && last != b"..").then(|| OsString::from_vec(last.to_vec()))

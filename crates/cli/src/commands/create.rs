@@ -12,23 +12,23 @@ const EXAMPLES: &str = "\
 Examples:
   podbay create --name box
   podbay create --name box --workspace . --memory 2G --idle-ttl 30m
-  box=$(podbay create --label task=42)      prints the name
+  box=$(podbay create --label task=42)      keep its name
 
-It stays until 'podbay delete', the end of --ttl or --idle-ttl, or a restart of the machine.";
+It stays until 'podbay delete', until --ttl or --idle-ttl is over, or until the machine restarts.";
 
-/// Makes a sandbox that stays, and prints its name
+/// Create a sandbox that stays, and print its name
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(flatten)]
     sandbox: SandboxOptions,
 
-    /// Takes the sandbox of that name as it is, when there is one
+    /// Use the sandbox of that name as it is if it exists
     #[arg(long, requires = "name")]
     reuse: bool,
 }
 
-/// Makes the sandbox.
+/// Creates the sandbox.
 pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
     let mut config = settings.config()?;
     arguments.sandbox.apply(&mut config)?;
@@ -36,7 +36,7 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
     if !sandbox.created() && !arguments.reuse {
         let name = sandbox.id();
         return Err(Failure::new(format!(
-            "there is a sandbox {name:?} already: choose another name, delete it, or take it as it is with --reuse"
+            "a sandbox {name:?} exists already: choose another name, delete it, or use it as it is with --reuse"
         ))
         .coded("already_exists"));
     }

@@ -14,23 +14,23 @@ Examples:
   podbay delete box other
   podbay delete --all
 
-Ends everything in it and removes all that it left. A directory given with --workspace or --mount stays as it is.
-Deleting what isn't there is no failure.";
+Everything in it ends and is removed. Directories given with --workspace or --mount stay as they are.
+Deleting a sandbox that doesn't exist succeeds.";
 
-/// Ends sandboxes and removes all that belongs to them
+/// Delete sandboxes and everything in them
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The sandboxes
+    /// Names of the sandboxes
     #[arg(value_name = "NAME", required_unless_present = "all")]
     names: Vec<String>,
 
-    /// All that 'podbay list' shows
+    /// Delete all sandboxes that 'podbay list' shows
     #[arg(long, conflicts_with = "names")]
     all: bool,
 }
 
-/// Deletes sandboxes. One that can't be deleted doesn't keep the others.
+/// Deletes sandboxes. One that can't be deleted doesn't stop the others.
 pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
     let podbay = commands::open(settings)?;
     let names = match arguments.all {
@@ -50,7 +50,7 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
         if !output.is_json() {
             match deleted {
                 Ok(true) => output.text(&format!("{name}\n")).map(drop)?,
-                Ok(false) => output.note(&format!("there was no sandbox {name:?}")),
+                Ok(false) => output.note(&format!("no sandbox {name:?}")),
                 Err(_) => {}
             }
             continue;

@@ -14,13 +14,13 @@ const EXAMPLES: &str = "\
 Examples:
   podbay describe box
   podbay --json describe box
-  podbay --mode raw describe box      with what the cluster recorded about its pod";
+  podbay --mode raw describe box      including the events of its pod";
 
-/// Shows all about a sandbox: state, isolation, what is open, limits, lifetimes and events
+/// Show everything about a sandbox: state, isolation, limits, lifetimes, events
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The sandbox
+    /// Name of the sandbox
     name: String,
 }
 
@@ -71,7 +71,7 @@ fn text(mode: &str, told: &Description, output: &Output) -> String {
     }
     if !told.unknown.is_empty() {
         let lines = told.unknown.iter().map(|line| format!("  {}\n", escape(line)));
-        parts.push(format!("Not known:\n{}", lines.collect::<String>()));
+        parts.push(format!("Unknown:\n{}", lines.collect::<String>()));
     }
     parts.join("\n")
 }
@@ -109,7 +109,7 @@ fn summary(mode: &str, told: &Description, now: u64, output: &Output) -> String 
 }
 
 fn walls(protection: &Protection) -> Table {
-    let mut table = Table::new(&["CLOSED TO COMMANDS", "", "HOW, OR WHY NOT"]);
+    let mut table = Table::new(&["PROTECTED FROM COMMANDS", "", "HOW, OR WHY NOT"]);
     for wall in &protection.walls {
         let mark = if wall.stands { (Style::Good, "yes") } else { (Style::Bad, "open") };
         table.row([plain(wall.what.to_string()), (mark.0, mark.1.to_owned()), plain(&wall.detail)]);
@@ -118,7 +118,7 @@ fn walls(protection: &Protection) -> Table {
 }
 
 fn limits(limits: &[Limit]) -> Table {
-    let mut table = Table::new(&["LIMIT", ">MOST", "ENFORCED BY", "NOTE"]);
+    let mut table = Table::new(&["LIMIT", ">MAXIMUM", "ENFORCED BY", "NOTE"]);
     for limit in limits {
         let most = limit.most.as_deref().map(|most| match (limit.limit.as_str(), most.parse()) {
             ("memory" | "disk", Ok(count)) => terminal::bytes(count),

@@ -14,23 +14,23 @@ use crate::terminal::{Style, escape};
 const EXAMPLES: &str = "\
 Examples:
   podbay doctor                         this machine
-  podbay doctor --mode raw              the cluster: rights, image, network rules and more
-  podbay doctor --mode raw --quick      the same without starting pods
+  podbay doctor --mode raw              a cluster: permissions, image, network policies and more
+  podbay doctor --mode raw --quick      the same, without starting pods
   podbay --json doctor
 
-Everything is tried, not guessed. Ends with code 1 when no sandbox can be made, or not one as it should be. With --mode raw
-three short-lived pods are started and deleted.";
+Everything is tried, not guessed. Exits with 1 if sandboxes can't be created, or only with weaker isolation. With --mode raw
+it starts three short-lived pods and deletes them.";
 
-/// Tells what this machine or the cluster has, what is missing, and how to get it
+/// Check whether this machine or cluster can run sandboxes, and how to fix what is missing
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// With --mode raw: starts no pods, so that neither image nor network rules are tried
+    /// With --mode raw: start no pods, which leaves the image and the network policies unchecked
     #[arg(long)]
     quick: bool,
 }
 
-/// Looks.
+/// Checks this machine or the cluster.
 pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
     let config = settings.config()?;
     match config.mode() {
@@ -76,8 +76,8 @@ async fn cluster(arguments: &Arguments, config: &Config, output: &Output) -> Res
     text.push_str(&remedies(fixes.map(|(finding, fix)| (finding.what.as_str(), fix))));
     text.push('\n');
     text.push_str(&match report.usable {
-        true => output.paint(Style::Good, &format!("Sandboxes can be made in namespace {}.", report.namespace)),
-        false => output.paint(Style::Bad, "Sandboxes can't be made there as they should be: see above."),
+        true => output.paint(Style::Good, &format!("Sandboxes work in namespace {}.", report.namespace)),
+        false => output.paint(Style::Bad, "Sandboxes don't work there as they should: see above."),
     });
     text.push('\n');
     output.text(&text)?;
@@ -86,7 +86,7 @@ async fn cluster(arguments: &Arguments, config: &Config, output: &Output) -> Res
 
 fn remedies<'a>(fixes: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let lines: String = fixes.map(|(what, fix)| format!("  {}: {}\n", escape(what), escape(fix))).collect();
-    if lines.is_empty() { lines } else { format!("\nWhat is missing, and how to get it:\n{lines}") }
+    if lines.is_empty() { lines } else { format!("\nHow to fix it:\n{lines}") }
 }
 
 fn machine(config: &Config, output: &Output) -> Result<u8, Failure> {
@@ -123,9 +123,9 @@ fn machine(config: &Config, output: &Output) -> Result<u8, Failure> {
         ),
         (Some(Isolation::Landlock), Isolation::Namespaces) => output.paint(
             Style::Bad,
-            "No sandbox can be made here as it should be. --isolation landlock works, and protects less.",
+            "Sandboxes don't work here as they should. --isolation landlock works, but protects less.",
         ),
-        (None, _) => output.paint(Style::Bad, "No sandbox can be made here: see what is missing above."),
+        (None, _) => output.paint(Style::Bad, "Sandboxes don't work here: see above for what is missing."),
     });
     text.push('\n');
     output.text(&text)?;

@@ -1,4 +1,4 @@
-//! `podbay edit`: a text in a file replaced by another.
+//! `podbay edit`: replaces a text in a file.
 
 use std::ffi::OsString;
 
@@ -19,25 +19,25 @@ Examples:
 The old text is taken literally and must be in the file once, unless --all is given. The file changes as a whole or not at
 all.";
 
-/// Replaces a text in a file of a sandbox
+/// Replace a text in a file of a sandbox
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The sandbox
+    /// Name of the sandbox
     name: String,
 
-    /// The file
+    /// Path of the file
     path: OsString,
 
-    /// The text to replace
+    /// Text to replace
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     old: String,
 
-    /// What comes in its place
+    /// Text to put in its place
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     new: String,
 
-    /// Replaces it everywhere
+    /// Replace every occurrence
     #[arg(long, short)]
     all: bool,
 }

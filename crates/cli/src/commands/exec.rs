@@ -1,4 +1,4 @@
-//! `podbay exec`: a command in a sandbox that is there.
+//! `podbay exec`: a command in an existing sandbox.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -19,39 +19,39 @@ Examples:
   podbay exec box -- python3 -c 'print(2 + 2)'
   podbay exec box --cwd /tmp --env MODE=test -- sh -c 'echo $MODE in $PWD'
   podbay exec box -i -- tee note.txt < note.txt      with standard input
-  podbay exec box --detach -- sleep 600              prints the command's id, for ps, attach and kill
+  podbay exec box --detach -- sleep 600              print the command's id, for ps, attach and kill
 
-Ctrl-C is passed on to the command; a second one, or 2 seconds, kill it and all that it started.
+Ctrl-C is passed on to the command; after a second one, or 2 seconds, it is killed with everything that it started.
 With --json each line is an event: started, output, lost, end.";
 
-/// Runs a command in a sandbox that is there
+/// Run a command in an existing sandbox
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The sandbox
+    /// Name of the sandbox
     name: String,
 
-    /// Leaves the command running and prints its id
+    /// Leave the command running and print its id
     #[arg(long, short, conflicts_with = "interactive")]
     detach: bool,
 
-    /// Passes standard input on
+    /// Pass standard input to the command
     #[arg(long, short)]
     interactive: bool,
 
-    /// How long it may run, as in 30s; then it ends with code 124
+    /// Time limit, such as 30s; the exit code is then 124
     #[arg(long, value_name = "TIME", value_parser = quantity::positive_span)]
     timeout: Option<Duration>,
 
-    /// Where in the sandbox; /workspace when not given
+    /// Working directory in the sandbox [default: /workspace]
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
 
-    /// An environment variable; may be repeated
+    /// Set an environment variable; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = quantity::pair)]
     env: Vec<(String, String)>,
 
-    /// The program and its arguments
+    /// Program and arguments
     #[arg(value_name = "COMMAND", trailing_var_arg = true, required = true)]
     words: Vec<OsString>,
 }
@@ -81,7 +81,7 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
         Err(failure) => {
             // Nobody follows it any more. Where the sandbox itself is lost there is nothing to kill.
             if let Err(error) = control.kill().await {
-                output.note(&format!("the command {} couldn't be ended: {error}", exec.id()));
+                output.note(&format!("can't end the command {}: {error}", exec.id()));
             }
             Err(failure)
         }

@@ -18,26 +18,26 @@ Examples:
   podbay glob box '*.conf' /etc
   podbay --json glob box '*' --directories
 
-Prints one path a line, relative to where the search starts. Ends with code 1 when nothing is found.";
+Prints one path per line, relative to the start of the search. Exits with 1 if nothing is found.";
 
-/// Finds files of a sandbox by name
+/// Find files in a sandbox by name
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The sandbox
+    /// Name of the sandbox
     name: String,
 
-    /// The pattern: '*', '?', '[…]', '{a,b}', and '**' for any number of directories
+    /// Glob pattern: '*', '?', '[…]', '{a,b}', and '**' for any number of directories
     pattern: OsString,
 
-    /// Where to start; the working directory when not given
+    /// Where to start [default: the working directory]
     path: Option<OsString>,
 
-    /// Directories too
+    /// Find directories too
     #[arg(long)]
     directories: bool,
 
-    /// Wildcards match a dot at the beginning of a name too
+    /// Let wildcards match names that begin with a dot
     #[arg(long)]
     hidden: bool,
 }

@@ -17,28 +17,28 @@ Examples:
   podbay grep box 'fn main()' src --glob '*.rs'
   podbay --json grep box needle --max-count 10
 
-The text is taken literally. Hidden files are searched, binary ones and .git aren't. Ends with code 1 when nothing is found.
-What a terminal would act on is escaped; --json has it unchanged.";
+The text is literal, not a regular expression. Hidden files are searched; binary files and .git are not. Exits with 1 if
+nothing is found. Control characters are escaped; --json has them unchanged.";
 
-/// Finds text in the files of a sandbox
+/// Find text in the files of a sandbox
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The sandbox
+    /// Name of the sandbox
     name: String,
 
-    /// The text, taken literally
+    /// Text to find, taken literally
     #[arg(value_name = "TEXT", allow_hyphen_values = true)]
     pattern: String,
 
-    /// A directory, or one file; the working directory when not given
+    /// Directory or file to search [default: the working directory]
     path: Option<OsString>,
 
-    /// Searches only files that match this pattern
+    /// Search only files that match this pattern
     #[arg(long, value_name = "PATTERN")]
     glob: Option<OsString>,
 
-    /// The most lines to show
+    /// Stop after this many lines
     #[arg(long, short, value_name = "NUMBER")]
     max_count: Option<u64>,
 }

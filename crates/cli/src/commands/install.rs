@@ -1,4 +1,4 @@
-//! `podbay install`: what a cluster's administrator sets up.
+//! `podbay install`: manifests for a cluster's administrator.
 
 use clap::{Args, Subcommand, ValueEnum};
 use podbay::k8s::install::{DEFAULT_NAMESPACE, Install, PodSecurity};
@@ -13,7 +13,7 @@ Examples:
   podbay install raw | kubectl apply -f -
   podbay install raw --namespace boxes --account-namespace agents > podbay.yaml
 
-It prints manifests and changes nothing.";
+It only prints manifests; nothing is changed.";
 
 const RAW_EXAMPLES: &str = "\
 Examples:
@@ -21,11 +21,11 @@ Examples:
   podbay install raw --namespace boxes --account agent --account-namespace agents
   podbay install raw --pool --reaper-image podbay:0.1.0
 
-Raw mode works without any of it, wherever an account has these rights. The role has just the verbs that the chosen features
-need, as the settings have them: raw.block_network, raw.warm_pool_size, raw.namespace_per_sandbox, raw.namespace_quota.
-Afterwards 'podbay doctor --mode raw' tells whether everything is there.";
+Raw mode needs none of this where an account has these permissions already. The role has only the verbs that your settings
+need: raw.block_network, raw.warm_pool_size, raw.namespace_per_sandbox, raw.namespace_quota.
+Check the result with 'podbay doctor --mode raw'.";
 
-/// Prints manifests for a cluster
+/// Print manifests for a cluster
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -38,46 +38,46 @@ enum What {
     Raw(RawArguments),
 }
 
-/// A namespace for sandboxes, and an account that may use them
+/// Print a namespace for sandboxes and an account that may use them
 #[derive(Debug, Args)]
 #[command(after_help = RAW_EXAMPLES)]
 struct RawArguments {
-    /// The service account that uses sandboxes
+    /// Service account that uses sandboxes
     #[arg(long, value_name = "NAME", default_value = "podbay")]
     account: String,
 
-    /// Where that account is; the sandboxes' own namespace when not given
+    /// Namespace of that account [default: the sandboxes' namespace]
     #[arg(long, value_name = "NAME")]
     account_namespace: Option<String>,
 
-    /// Rights for a pool of sandboxes that wait, whatever raw.warm_pool_size says
+    /// Add permissions for a warm pool, whatever raw.warm_pool_size is
     #[arg(long)]
     pool: bool,
 
-    /// Rights for a namespace for each sandbox: they hold in the whole cluster, and an admission policy bounds them
+    /// Add permissions for a namespace per sandbox: they are cluster-wide, and an admission policy restricts them
     #[arg(long)]
     namespace_per_sandbox: bool,
 
-    /// How strict the cluster is with pods in the namespace
+    /// Pod Security level of the namespace
     #[arg(long, value_enum, default_value_t = Level::Restricted)]
     pod_security: Level,
 
-    /// A job every 15 minutes that removes what is over, from this image, which must have podbay in it
+    /// Add a job that cleans up every 15 minutes, with this image, which must contain podbay
     #[arg(long, value_name = "IMAGE")]
     reaper_image: Option<String>,
 
-    /// Where that job and its account are; the sandboxes' namespace with -reaper behind it when not given
+    /// Namespace of that job and its account [default: the sandboxes' namespace plus '-reaper']
     #[arg(long, value_name = "NAME", requires = "reaper_image")]
     reaper_namespace: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Level {
-    /// What Podbay's pods keep to by themselves
+    /// Podbay's pods meet this by default
     Restricted,
-    /// For images that have to run as root
+    /// For images that must run as root
     Baseline,
-    /// No rules
+    /// No restrictions
     Privileged,
 }
 

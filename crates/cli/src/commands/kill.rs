@@ -10,11 +10,11 @@ use crate::settings::Settings;
 
 const EXAMPLES: &str = "\
 Examples:
-  podbay kill box 3f9a                    kills the command and all that it started
-  podbay kill box 3f9a --signal TERM      asks it to end
+  podbay kill box 3f9a                    kill the command and everything that it started
+  podbay kill box 3f9a --signal TERM      ask it to end
   podbay kill box 3f9a --signal HUP --main   only the command's own process";
 
-/// Signals and the numbers that Linux gives them on every machine it commonly runs on.
+/// Signals and their numbers on Linux, which are the same on all common architectures.
 const SIGNALS: [(&str, i32); 18] = [
     ("HUP", 1),
     ("INT", 2),
@@ -36,21 +36,21 @@ const SIGNALS: [(&str, i32); 18] = [
     ("WINCH", 28),
 ];
 
-/// Ends a command, or sends it another signal
+/// Kill a command, or send it another signal
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The sandbox
+    /// Name of the sandbox
     name: String,
 
-    /// The command's id, or as much of its beginning as no other one has
+    /// Id of the command, or a unique beginning of it
     id: String,
 
-    /// The signal, by name or number
+    /// Signal, by name or number
     #[arg(long, short, default_value = "KILL", value_parser = number)]
     signal: i32,
 
-    /// Only to the command's own process, not to all that it started
+    /// Signal only the command's own process, not everything that it started
     #[arg(long)]
     main: bool,
 }
@@ -61,7 +61,7 @@ fn number(text: &str) -> Result<i32, String> {
     let named = SIGNALS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
     named
         .or_else(|| text.parse().ok().filter(|number| (1..=64).contains(number)))
-        .ok_or_else(|| "that is no signal: use a name such as TERM, or a number from 1 to 64".to_owned())
+        .ok_or_else(|| "not a signal: use a name such as TERM, or a number from 1 to 64".to_owned())
 }
 
 /// Sends the signal.
@@ -72,7 +72,7 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
     let processes = sandbox.signal_to(&info.id, arguments.signal, target).await?;
     let answer = serde_json::json!({ "id": info.id, "signal": arguments.signal, "processes": processes });
     output.answer(&answer, || match processes {
-        0 => format!("{}: all of it had ended before", info.id),
+        0 => format!("{}: it had ended already", info.id),
         1 => format!("{}: sent to 1 process", info.id),
         many => format!("{}: sent to {many} processes", info.id),
     })

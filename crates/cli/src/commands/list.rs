@@ -1,4 +1,4 @@
-//! `podbay list`: the sandboxes there are.
+//! `podbay list`: all sandboxes.
 
 use std::collections::BTreeMap;
 
@@ -18,15 +18,15 @@ Examples:
   podbay list --label task=42
   podbay --json list --phase running";
 
-/// Lists sandboxes
+/// List sandboxes
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Only those with this label; may be repeated
+    /// Only sandboxes with this label; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = quantity::pair)]
     labels: Vec<(String, String)>,
 
-    /// Only those that are in this phase
+    /// Only sandboxes in this phase
     #[arg(long, value_enum)]
     phase: Option<Shown>,
 }

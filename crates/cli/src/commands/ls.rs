@@ -17,16 +17,16 @@ Examples:
   podbay ls box /etc
   podbay --json ls box src
 
-Hidden files are shown. What a terminal would act on is escaped in names; --json has them unchanged.";
+Hidden files are shown. Control characters in names are escaped; --json has them unchanged.";
 
-/// Lists a directory of a sandbox
+/// List a directory of a sandbox
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The sandbox
+    /// Name of the sandbox
     name: String,
 
-    /// The directory; the working directory when not given
+    /// Directory to list [default: the working directory]
     path: Option<OsString>,
 }
 
@@ -104,10 +104,10 @@ pub fn style(kind: Kind) -> Style {
     }
 }
 
-/// Tells people that a result isn't complete.
+/// Notes that a result isn't complete.
 pub fn tell(partial: Option<&Partial>, output: &Output) {
     if let Some(partial) = partial {
-        output.note(&format!("this isn't everything: {}", partial.detail));
+        output.note(&format!("incomplete: {}", partial.detail));
     }
 }
 

@@ -17,21 +17,21 @@ Examples:
   podbay mkdir box private --chmod 700
   podbay mkdir box lock --create-only     fails when it exists";
 
-/// Creates a directory in a sandbox
+/// Create a directory in a sandbox
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The sandbox
+    /// Name of the sandbox
     name: String,
 
-    /// The directory
+    /// Path of the directory
     path: OsString,
 
-    /// Fails when the directory exists
+    /// Fail if the directory exists
     #[arg(long)]
     create_only: bool,
 
-    /// Permissions of a new directory, as in 755
+    /// Permissions of a new directory, such as 755
     #[arg(long, value_name = "MODE", value_parser = write::mode)]
     chmod: Option<u32>,
 }

@@ -41,7 +41,7 @@ macro_rules! commands {
         #[derive(Debug, Subcommand)]
         pub enum Verb {
             $($name($module::Arguments),)+
-            /// Explains the exit codes
+            /// Explain the exit codes
             ExitCodes,
         }
 

@@ -19,20 +19,20 @@ Examples:
 
 The target is the new path itself, also when it is a directory.";
 
-/// Moves or renames a file or directory in a sandbox
+/// Move or rename a file or directory in a sandbox
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The sandbox
+    /// Name of the sandbox
     name: String,
 
-    /// What to move
+    /// Path to move
     from: OsString,
 
-    /// Its new path
+    /// New path
     to: OsString,
 
-    /// Replaces a file, a link or an empty directory at the new path
+    /// Replace a file, a link or an empty directory at the new path
     #[arg(long)]
     overwrite: bool,
 }

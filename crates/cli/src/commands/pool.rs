@@ -1,4 +1,4 @@
-//! `podbay pool`: sandboxes that wait for someone to want them.
+//! `podbay pool`: sandboxes that are ready before they are needed.
 
 use clap::Args;
 
@@ -9,22 +9,22 @@ use crate::settings::Settings;
 
 const EXAMPLES: &str = "\
 Examples:
-  podbay pool --mode raw                                     how full it is
-  podbay pool --mode raw --fill --set raw.warm_pool_size=5   fills it, and returns when it is full
+  podbay pool --mode raw                                     show how full it is
+  podbay pool --mode raw --fill --set raw.warm_pool_size=5   fill it and wait until it is full
 
-A sandbox from the pool is there in a moment; a new pod takes a second or more. Whoever takes one sees to the next, so the
-pool stays full while programs use it; --fill is for the beginning.";
+A sandbox from the warm pool is ready in milliseconds; a new pod takes a second or more. Programs that take a sandbox refill
+the pool; --fill is for the first time.";
 
-/// Tells how full the pool of waiting sandboxes is, and fills it
+/// Show how full the warm pool is, or fill it
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Fills it, and returns when it is full
+    /// Fill it and wait until it is full
     #[arg(long)]
     fill: bool,
 }
 
-/// Tells, or fills.
+/// Shows the pool, or fills it.
 pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
     let podbay = commands::open(settings)?;
     let status = match arguments.fill {
@@ -35,10 +35,10 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
         "available": status.available, "active": status.active, "total": status.total, "target": status.target,
     });
     if !output.is_json() && status.target == 0 && status.total == 0 {
-        output.note("there is no pool: set how many sandboxes shall wait, with --mode raw and raw.warm_pool_size");
+        output.note("there is no warm pool: set raw.warm_pool_size, with --mode raw");
         return Ok(0);
     }
     output.answer(&answer, || {
-        format!("{} of {} wait; {} in use; {} in all", status.available, status.target, status.active, status.total)
+        format!("{} of {} ready; {} in use; {} in total", status.available, status.target, status.active, status.total)
     })
 }

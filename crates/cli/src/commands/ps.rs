@@ -11,18 +11,18 @@ use crate::terminal::{self, Style};
 
 const EXAMPLES: &str = "\
 Examples:
-  podbay ps box            those of which something is alive
-  podbay ps box --all      those that have ended too
+  podbay ps box            commands with live processes
+  podbay ps box --all      also commands that have ended
   podbay --json ps box";
 
-/// Lists the commands of a sandbox
+/// List the commands in a sandbox
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The sandbox
+    /// Name of the sandbox
     name: String,
 
-    /// Those that have ended too
+    /// Also list commands that have ended
     #[arg(long, short)]
     all: bool,
 }
@@ -63,7 +63,7 @@ fn state(state: &State) -> (Style, String) {
     }
 }
 
-/// At most so many characters.
+/// Cut to so many characters.
 fn shortened(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -71,10 +71,10 @@ fn shortened(text: &str, most: usize) -> String {
     }
 }
 
-/// The command that an id, or the beginning of one, names.
+/// The command with this id, or with an id that begins so.
 ///
 /// # Errors
-/// When there is none, or more than one.
+/// When no command matches, or more than one.
 pub async fn resolve(sandbox: &Sandbox, name: &str, id: &str) -> Result<Info, Failure> {
     let mut commands = sandbox.commands(false).await?;
     if let Some(index) = commands.iter().position(|info| info.id.as_str() == id) {
@@ -84,12 +84,12 @@ pub async fn resolve(sandbox: &Sandbox, name: &str, id: &str) -> Result<Info, Fa
     match (commands.pop(), commands.len()) {
         (Some(info), 0) => Ok(info),
         (Some(_), more) => Err(Failure::new(format!(
-            "{} commands of {name} begin with {id:?}: write more of the id; 'podbay ps --all {name}' shows them",
+            "the ids of {} commands in {name} begin with {id:?}: give more of the id; 'podbay ps --all {name}' lists them",
             more + 1
         ))
         .coded("ambiguous")),
         (None, _) => Err(Failure::new(format!(
-            "there is no command {id:?} in {name}; 'podbay ps --all {name}' shows those that are"
+            "no command {id:?} in {name}; 'podbay ps --all {name}' lists all commands"
         ))
         .coded("exec_not_found")),
     }

@@ -22,33 +22,33 @@ Examples:
   podbay read box note.txt                          the whole file, unchanged
   podbay read box app.log --offset 1000 --limit 50  lines 1001 to 1050
   podbay read box data.bin --start 512 --length 16  bytes
-  podbay --json read box note.txt                   a page of 2000 lines, with what is known of the file
+  podbay --json read box note.txt                   a page of 2000 lines, with the file's metadata
 
 On a terminal, control characters other than line feeds and tabs are escaped.";
 
-/// Prints a file of a sandbox
+/// Print a file of a sandbox
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The sandbox
+    /// Name of the sandbox
     name: String,
 
-    /// The file
+    /// Path of the file
     path: OsString,
 
-    /// How many lines to skip
+    /// Skip this many lines
     #[arg(long, value_name = "LINES", value_parser = clap::value_parser!(i64).range(0..))]
     offset: Option<i64>,
 
-    /// The most lines to print
+    /// Print at most this many lines
     #[arg(long, value_name = "LINES", value_parser = clap::value_parser!(i64).range(1..))]
     limit: Option<i64>,
 
-    /// The first byte to print
+    /// Start at this byte
     #[arg(long, value_name = "BYTE", conflicts_with_all = ["offset", "limit"])]
     start: Option<u64>,
 
-    /// The most bytes to print
+    /// Print at most this many bytes
     #[arg(long, value_name = "BYTES", conflicts_with_all = ["offset", "limit"])]
     length: Option<u64>,
 }
@@ -85,7 +85,8 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
         output.text("\n")?;
         if let Some(next) = lines.next_offset {
             let of = lines.total_lines.map_or(String::new(), |total| format!(" of {total}"));
-            output.note(&format!("lines {} to {}{of}; go on with --offset {next}", lines.start_line, lines.end_line));
+            output
+                .note(&format!("lines {} to {}{of}; continue with --offset {next}", lines.start_line, lines.end_line));
         }
     }
     Ok(0)
@@ -106,7 +107,7 @@ async fn pieces(
         let seen = first.get_or_insert_with(|| page.clone());
         if (seen.size, seen.modified) != (page.size, page.modified) {
             return Err(Failure::new(format!(
-                "{} was changed while it was read: what was printed is a part of the old file; read it again",
+                "{} changed while it was read, and only part of the old file was printed: read it again",
                 page.path
             ))
             .coded("conflict"));

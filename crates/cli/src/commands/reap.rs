@@ -1,4 +1,4 @@
-//! `podbay reap`: cleaning up after others.
+//! `podbay reap`: cleaning up what others left.
 
 use std::time::Duration;
 
@@ -14,26 +14,26 @@ use crate::settings::Settings;
 
 const EXAMPLES: &str = "\
 Examples:
-  podbay reap                             removes what ended sandboxes left behind
-  podbay reap --idle 2h                   ends those too that nobody used for two hours
-  podbay reap --mode raw --every 15m      again and again, until it is told to end
+  podbay reap                             remove what ended sandboxes left behind
+  podbay reap --idle 2h                   also delete sandboxes that were idle for two hours
+  podbay reap --mode raw --every 15m      repeat until it is terminated
 
-Sandboxes end by themselves when their time is up. This is for what can't: those whose node or machine went away.";
+Sandboxes end by themselves when their lifetime is over. This is for those that can't, because their node or machine is gone.";
 
-/// Removes sandboxes that are over, and what killed ones left behind
+/// Remove ended sandboxes and what killed ones left behind
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Ends those too that weren't used for so long, as in 2h
+    /// Also delete sandboxes that were idle for this long, such as 2h
     #[arg(long, value_name = "TIME", value_parser = quantity::span)]
     idle: Option<Duration>,
 
-    /// Does it again and again, so long after each time, as in 15m; a failure is told and doesn't end it
+    /// Repeat at this interval, such as 15m; failures are reported and don't end it
     #[arg(long, value_name = "TIME", value_parser = quantity::positive_span)]
     every: Option<Duration>,
 }
 
-/// Cleans up.
+/// Cleans up, once or repeatedly.
 pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
     let podbay = commands::open(settings)?;
     let Some(pause) = arguments.every else {
@@ -69,7 +69,7 @@ fn tell(cleaned: Cleaned, output: &Output) -> Result<u8, Failure> {
     }
     output.note(&format!("{} removed, {} kept", cleaned.deleted.len(), cleaned.kept));
     for (id, why) in &cleaned.failed {
-        output.failure(&Failure::new(format!("{id} can't be removed: {why}")));
+        output.failure(&Failure::new(format!("can't remove {id}: {why}")));
     }
     Ok(u8::from(failed))
 }

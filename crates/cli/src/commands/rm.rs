@@ -19,21 +19,21 @@ Examples:
 
 'podbay delete' deletes sandboxes.";
 
-/// Deletes a file, a link or a directory in a sandbox
+/// Delete a file, a link or a directory in a sandbox
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The sandbox
+    /// Name of the sandbox
     name: String,
 
-    /// What to delete
+    /// Path to delete
     path: OsString,
 
-    /// Deletes a directory with everything in it
+    /// Delete a directory with everything in it
     #[arg(long, short)]
     recursive: bool,
 
-    /// Succeeds when there is nothing at the path
+    /// Succeed if the path doesn't exist
     #[arg(long, short)]
     force: bool,
 }

@@ -17,41 +17,41 @@ use crate::sandbox_options::SandboxOptions;
 use crate::session::{self, Outcome, Passing, signals};
 use crate::settings::Settings;
 
-/// How long a sandbox on a cluster stays at most that nobody could delete, beside the time of its command.
+/// How long a sandbox on a cluster outlives its command at most if nobody could delete it.
 const SPARE: Duration = Duration::from_secs(600);
 
-/// How long a cluster has to answer when all that is left to do is to delete.
+/// How long to wait for a cluster's answer when only the deletion is left.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 const EXAMPLES: &str = "\
 Examples:
   podbay run -- python3 -c 'print(2 + 2)'
   podbay run -- sh -c 'wc -l < /etc/passwd'
-  podbay run --workspace . -- make test             in this directory, which it can change
+  podbay run --workspace . -- make test             in this directory, writable
   podbay run --memory 512M --timeout 30s -- ./untrusted
-  podbay run --mount ~/data:/data -- ls /data       a directory more, read-only
-  tar c src | podbay run -- tar t                   standard input is passed on
+  podbay run --mount ~/data:/data -- ls /data       with another directory, read-only
+  tar c src | podbay run -- tar t                   with standard input
   podbay run --mode raw --image python:3.12-slim -- python3 -V      in a pod on a cluster
 
-Output, input, signals and the exit code are the command's own. Ctrl-C ends the command and the sandbox.
+Output, input, signals and the exit code are those of the command. Ctrl-C ends the command and the sandbox.
 With --json each line is an event: started, output, lost, end.";
 
-/// Runs one command in a sandbox that is gone afterwards
+/// Run one command in a temporary sandbox
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(flatten)]
     sandbox: SandboxOptions,
 
-    /// How long the command may run, as in 30s; then it ends with code 124
+    /// Time limit of the command, such as 30s; the exit code is then 124
     #[arg(long, value_name = "TIME", value_parser = quantity::positive_span)]
     timeout: Option<Duration>,
 
-    /// Where in the sandbox; /workspace when not given
+    /// Working directory in the sandbox [default: /workspace]
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
 
-    /// The program and its arguments
+    /// Program and arguments
     #[arg(value_name = "COMMAND", trailing_var_arg = true, required = true)]
     words: Vec<OsString>,
 }
@@ -67,7 +67,7 @@ pub fn command(words: Vec<OsString>, cwd: Option<PathBuf>, timeout: Option<Durat
     }
 }
 
-/// A path or word in the sandbox, byte for byte.
+/// A path or argument in the sandbox, byte for byte.
 pub fn path(text: OsString) -> RawPath {
     text.into_vec().into()
 }
@@ -93,7 +93,7 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
     if !sandbox.created() {
         let name = sandbox.id();
         return Err(Failure::new(format!(
-            "there is a sandbox {name:?} already, and 'run' makes one of its own: choose another name, or use 'podbay exec {name}'"
+            "a sandbox {name:?} exists already, and 'run' creates a new one: choose another name, or use 'podbay exec {name}'"
         ))
         .coded("already_exists"));
     }
@@ -104,7 +104,7 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
         session::follow(&mut exec, Passing { input, signals: true }, output).await
     }
     .await;
-    // Whatever happened, nothing stays. The command's own outcome is worth more than a word about cleaning up.
+    // Whatever happened, nothing stays. The command's own outcome matters more than a failed clean-up.
     let deleted =
         if leashed { sandbox.destroy().await.map_err(Failure::from) } else { end(&podbay, sandbox.id()).await };
     let code = match outcome? {
@@ -116,12 +116,12 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
     };
     if let Err(failure) = deleted {
         let name = sandbox.id();
-        output.note(&format!("the sandbox {name} can't be removed: {}; try 'podbay delete {name}'", failure.message()));
+        output.note(&format!("can't delete the sandbox {name}: {}; try 'podbay delete {name}'", failure.message()));
     }
     Ok(code)
 }
 
-/// The latest end of a sandbox whose maker was killed.
+/// Limits the lifetime of a sandbox whose creator may be killed.
 fn backstop(config: &mut Config, timeout: Option<Duration>) -> Result<(), Failure> {
     const FLAG: &str = "podbay run";
     if let Some(timeout) = timeout.filter(|_| !config.is_set("ttl")) {
@@ -147,16 +147,16 @@ async fn create(podbay: &Podbay, wanted: Wanted, output: &Output) -> Result<Resu
     };
     let ours = own || matches!(tokio::time::timeout(PATIENCE, creation).await, Ok(Ok(sandbox)) if sandbox.created());
     if ours && let Err(failure) = end(podbay, &id).await {
-        output.note(&format!("the sandbox {id} may be left: {}; try 'podbay delete {id}'", failure.message()));
+        output.note(&format!("the sandbox {id} may still exist: {}; try 'podbay delete {id}'", failure.message()));
     }
     Ok(Err(signal))
 }
 
-/// Deletes a sandbox, for as long as the user has patience.
+/// Deletes a sandbox, unless that takes too long or a second signal comes.
 async fn end(podbay: &Podbay, id: &str) -> Result<bool, Failure> {
     tokio::select! {
         deleted = podbay.delete(id) => Ok(deleted?),
         () = tokio::time::sleep(PATIENCE) => Err(Failure::new("the cluster doesn't answer")),
-        signal = signals::end() => Err(Failure::new(format!("signal {} came before it was", signal?))),
+        signal = signals::end() => Err(Failure::new(format!("interrupted by signal {}", signal?))),
     }
 }

@@ -17,17 +17,17 @@ Examples:
   podbay stat box link --no-follow      the link itself
   podbay --json stat box /etc/hostname";
 
-/// Shows what is at a path of a sandbox: kind, size, permissions, owner
+/// Show what is at a path of a sandbox: kind, size, permissions, owner
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The sandbox
+    /// Name of the sandbox
     name: String,
 
-    /// The file or directory
+    /// Path of the file or directory
     path: OsString,
 
-    /// Describes a link itself, not what it leads to
+    /// Describe a link itself, not what it leads to
     #[arg(long)]
     no_follow: bool,
 }

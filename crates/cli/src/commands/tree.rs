@@ -19,17 +19,17 @@ Examples:
 
 Each line is a path below the directory. Hidden files are shown, and links aren't followed.";
 
-/// Lists a directory of a sandbox and everything below it
+/// List a directory of a sandbox and everything below it
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The sandbox
+    /// Name of the sandbox
     name: String,
 
-    /// The directory; the working directory when not given
+    /// Directory to list [default: the working directory]
     path: Option<OsString>,
 
-    /// How many levels to descend; 1 lists only the directory's children
+    /// Descend at most this many levels; 1 lists only the directory's children
     #[arg(long, value_name = "LEVELS", value_parser = clap::value_parser!(u32).range(1..))]
     depth: Option<u32>,
 }

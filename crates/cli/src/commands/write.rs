@@ -12,7 +12,7 @@ use crate::output::Output;
 use crate::settings::Settings;
 use crate::terminal::{bytes, escape};
 
-/// The most that is taken from standard input: it is held in memory until it is whole.
+/// The most that is read from standard input: all of it is held in memory.
 const MOST: u64 = 1 << 30;
 
 const EXAMPLES: &str = "\
@@ -22,27 +22,27 @@ Examples:
   podbay write box run.sh --text 'echo hello' --chmod 755
   podbay write box lock --create-only --text ''
 
-The file is there whole or not at all; directories above it are made. 'podbay cp' copies files of any size.";
+The file is replaced atomically, and missing directories are created. 'podbay cp' copies files of any size.";
 
-/// Writes a file of a sandbox, from standard input
+/// Write a file of a sandbox from standard input
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The sandbox
+    /// Name of the sandbox
     name: String,
 
-    /// The file
+    /// Path of the file
     path: OsString,
 
-    /// The content, instead of standard input
+    /// Content, instead of standard input
     #[arg(long, allow_hyphen_values = true)]
     text: Option<String>,
 
-    /// Fails when there is such a file already
+    /// Fail if the file exists
     #[arg(long)]
     create_only: bool,
 
-    /// Permissions, as in 755; those of the file that is replaced when not given
+    /// Permissions, such as 755 [default: those of the replaced file]
     #[arg(long, value_name = "MODE", value_parser = mode)]
     chmod: Option<u32>,
 }
@@ -51,7 +51,7 @@ pub struct Arguments {
 pub fn mode(text: &str) -> Result<u32, String> {
     match u32::from_str_radix(text, 8) {
         Ok(mode) if mode <= 0o7777 => Ok(mode),
-        _ => Err("use three or four octal digits, as in 755".to_owned()),
+        _ => Err("use three or four octal digits, such as 755".to_owned()),
     }
 }
 
@@ -71,9 +71,9 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
 fn input() -> Result<Vec<u8>, Failure> {
     let mut content = Vec::new();
     let read = std::io::stdin().lock().take(MOST + 1).read_to_end(&mut content);
-    read.map_err(|error| Failure::new(format!("standard input can't be read: {error}; nothing was written")))?;
+    read.map_err(|error| Failure::new(format!("can't read standard input: {error}; nothing was written")))?;
     match content.len() as u64 > MOST {
-        true => Err(Failure::new("standard input has more than 1 GiB; put it into a file and use 'podbay cp'")),
+        true => Err(Failure::new("standard input is larger than 1 GiB; write it to a file and use 'podbay cp'")),
         false => Ok(content),
     }
 }

@@ -1,4 +1,4 @@
-//! Standard input, passed on to a command.
+//! Passes standard input to a command.
 
 use std::io::{self, Read};
 
@@ -15,7 +15,7 @@ const PIECE: usize = 64 << 10;
 /// How many pieces are read ahead. They are sent together: one request costs the same for one and for all.
 const AHEAD: usize = 16;
 
-/// Passes standard input on. Returns only when that fails; not when the input ends or the command stops reading.
+/// Passes standard input to a command. Returns only on failure, not when the input ends or the command stops reading.
 pub async fn pass(mut control: Control, output: &Output) -> Failure {
     let mut pieces = start();
     let mut ready = Vec::with_capacity(AHEAD);
@@ -39,7 +39,7 @@ pub async fn pass(mut control: Control, output: &Output) -> Failure {
             Err(error) => return Failure::from(error).about("standard input can't be passed on"),
         }
         if let Some(error) = ended {
-            output.note(&format!("standard input can't be read to its end: {error}; the command sees it closed"));
+            output.note(&format!("can't read standard input: {error}; it is closed for the command"));
             break;
         }
     }
@@ -49,7 +49,7 @@ pub async fn pass(mut control: Control, output: &Output) -> Failure {
     }
 }
 
-/// Reads on a thread of its own, which waits for input longer than anyone waits for it.
+/// Reads on a thread of its own, which may block longer than anyone waits for it.
 fn start() -> mpsc::Receiver<io::Result<Bytes>> {
     let (sender, receiver) = mpsc::channel(AHEAD);
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! A command's doings as lines of JSON.
+//! A command's events as lines of JSON.
 
 use bytes::Bytes;
 use podbay::{ExecId, Info, RawPath, Stream};
@@ -25,7 +25,7 @@ enum Line<'a> {
     },
 }
 
-/// Makes lines. Characters that arrive in two pieces are put together first.
+/// Turns events into lines. Characters that arrive in two pieces are joined first.
 #[derive(Debug, Default)]
 pub struct Lines {
     stdout: Vec<u8>,
@@ -38,7 +38,7 @@ impl Lines {
         line(&Line::Started { id })
     }
 
-    /// It printed something; nothing when it isn't a whole character yet.
+    /// It printed something. None as long as that isn't a whole character.
     pub fn output(&mut self, stream: Stream, data: &[u8]) -> Option<Bytes> {
         let kept = match stream {
             Stream::Stdout => &mut self.stdout,

@@ -1,4 +1,4 @@
-//! Signals to this process, passed on to a command.
+//! Passes signals of this process on to a command.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl Ear {
     }
 }
 
-/// The signals that a session hears.
+/// The signals that a session listens for.
 pub struct Ears {
     interrupt: Ear,
     terminate: Ear,
@@ -35,12 +35,12 @@ pub struct Ears {
 }
 
 impl Ears {
-    /// Listens from now on.
+    /// Starts listening.
     ///
     /// # Errors
     /// When signals can't be received.
     pub fn open() -> Result<Self, Failure> {
-        Self::listen().map_err(|error| Failure::new(format!("signals can't be received: {error}")))
+        Self::listen().map_err(|error| Failure::new(format!("can't listen for signals: {error}")))
     }
 
     fn listen() -> std::io::Result<Self> {
@@ -74,7 +74,7 @@ impl Ears {
     }
 }
 
-/// Waits for a signal that asks this process to end; its number.
+/// Waits for a signal that asks this process to end and returns its number.
 ///
 /// # Errors
 /// When signals can't be received.
@@ -99,8 +99,8 @@ fn number(kind: SignalKind) -> u8 {
     u8::try_from(kind.as_raw_value()).unwrap_or(u8::MAX)
 }
 
-/// Passes signals on. Returns the signal's number when the time of this process has come: after one that asks for the end,
-/// when the command doesn't end in time; after a second one; at once when nothing is to be passed on.
+/// Passes signals on. Returns the signal's number when this process must end: when the command didn't end in time after a signal
+/// that asks for the end, after a second such signal, or at once if signals aren't passed on.
 pub async fn pass(mut ears: Ears, control: Control, passing: bool) -> Result<u8, Failure> {
     loop {
         let (kind, ends) = ears.hear().await;

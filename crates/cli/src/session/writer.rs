@@ -1,5 +1,5 @@
-//! Standard output and standard error, written by a thread of their own: a reader that takes its time, or a terminal that
-//! was stopped, must not keep signals from being heard.
+//! Writes standard output and standard error on a thread of its own: a slow reader, or a terminal that was stopped, must not keep
+//! this process from noticing signals.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 /// How many pieces wait to be written; the rest waits in the sandbox.
 const WAITING: usize = 64;
 
-/// Where pieces go, and the word of the thread that wrote them.
+/// Where pieces go, and the result of the thread that writes them.
 type Thread = (mpsc::Sender<(Stream, Bytes)>, oneshot::Receiver<io::Result<()>>);
 
 /// Writes pieces in order.
@@ -24,7 +24,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Writes a piece, or lets it wait.
+    /// Queues a piece.
     ///
     /// # Errors
     /// When one before couldn't be written.
@@ -36,7 +36,7 @@ impl Writer {
         }
     }
 
-    /// Waits until all is written.
+    /// Waits until everything is written.
     ///
     /// # Errors
     /// When something couldn't be written.
@@ -45,7 +45,7 @@ impl Writer {
         drop(sender);
         match done.await {
             Ok(written) => written.map_err(|error| Failure::output(&error)),
-            Err(_) => Err(Failure::new("the thread that writes the output has died; this is a defect of podbay")),
+            Err(_) => Err(Failure::new("the thread that writes the output died; please report this bug")),
         }
     }
 }

@@ -19,7 +19,7 @@ async fn every_command_works_with_the_account_that_install_prints() -> Result<()
         site.says(&["create", "--name", "box", "--label", "task=42", "--memory", "64M", "--ttl", "1h"])? == "box\n"
     );
     let again = site.output(&["create", "--name", "box"]);
-    ensure!(text(&again.stderr).contains("there is a sandbox \"box\" already"), "{}", text(&again.stderr));
+    ensure!(text(&again.stderr).contains("a sandbox \"box\" exists already"), "{}", text(&again.stderr));
     let listed = site.says(&["list", "--label", "task=42"])?;
     ensure!(listed.contains("box   running") && listed.contains("task=42"), "{listed}");
     let described: serde_json::Value = serde_json::from_str(&site.says(&["--json", "describe", "box"])?)?;

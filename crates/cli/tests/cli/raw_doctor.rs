@@ -39,7 +39,7 @@ async fn a_cluster_that_is_well_is_found_well_and_left_as_it_was() -> Result<()>
     }
     ensure!(site.leases()?.is_empty() && site.pods().await?.is_empty());
     let shown = site.says(&["doctor", "--quick"])?;
-    ensure!(shown.contains("Sandboxes can be made in namespace"), "{shown}");
+    ensure!(shown.contains("Sandboxes work in namespace"), "{shown}");
     Ok(())
 }
 

@@ -14,9 +14,9 @@ use podbay_proto::{Error, ErrorCode};
 /// What may be done in a sandbox.
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
-    /// What file operations may reach. It holds for every operation that names a path.
+    /// What file operations may touch: every operation that names a path obeys it.
     pub paths: Scope,
-    /// What commands may not be run.
+    /// Which commands may not run.
     pub commands: CommandRules,
 }
 
@@ -42,7 +42,7 @@ impl Policy {
         decided.map_err(|why| Error::new(ErrorCode::PolicyDenied, format!("the command wasn't run: {why}")))
     }
 
-    /// What an operation may reach that asks for this much: asking can only narrow.
+    /// What an operation may touch that asks for this scope: it can only narrow the policy's own.
     pub fn narrow(&self, asked: &Scope) -> Scope {
         let mut deny_prefixes = self.paths.deny_prefixes.clone();
         deny_prefixes

@@ -5,21 +5,21 @@ use serde::{Deserialize, Serialize};
 use super::{Kind, Scope};
 use crate::{Operation, RawPath, Subject};
 
-/// Deletes a file, a link (not what it leads to) or a directory with all that is in it.
+/// Deletes a file, a link (not its target) or a directory with everything in it.
 ///
-/// Refused are the root itself, and directories that contain something a rule protects.
+/// The root itself, and directories that contain something that a rule protects, are refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Delete {
-    /// What to delete.
+    /// The file, link or directory.
     pub path: RawPath,
     /// How paths are understood.
     #[serde(default)]
     pub scope: Scope,
-    /// Deletes a directory that isn't empty. Otherwise that is `not_empty`.
+    /// Deletes a directory with everything in it. Otherwise a directory that isn't empty is `not_empty`.
     #[serde(default = "super::yes")]
     pub recursive: bool,
-    /// It is no error when there is nothing at the path.
+    /// Succeeds when nothing exists at the path.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub missing_ok: bool,
 }
@@ -65,9 +65,9 @@ impl Operation for Delete {
 pub struct DeleteOutput {
     /// The path: absolute, in the caller's view.
     pub path: RawPath,
-    /// What it was; absent when nothing was there.
+    /// What it was; absent when nothing existed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<Kind>,
-    /// How many names were removed, all levels together.
+    /// How many files and directories were removed in all.
     pub removed: u64,
 }

@@ -1,11 +1,11 @@
-//! Fetching a file whole.
+//! Fetching a whole file.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Scope, Time};
 use crate::{Operation, RawPath, Subject};
 
-/// Fetches a file, of any size, unchanged. The content is the answer's payload.
+/// Fetches a file of any size, unchanged. The content is the answer's payload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Download {
@@ -17,7 +17,7 @@ pub struct Download {
     /// The first byte to send.
     #[serde(default)]
     pub start: u64,
-    /// The most bytes to send; to the end when absent.
+    /// The most bytes to send; to the end of the file when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub length: Option<u64>,
 }
@@ -64,7 +64,7 @@ pub struct DownloadOutput {
     pub size: u64,
     /// The first byte that is sent.
     pub start: u64,
-    /// How many bytes are sent. A file that shrinks meanwhile sends fewer; the receiver compares.
+    /// How many bytes are announced. A file that shrinks meanwhile sends fewer, which the receiver notices.
     pub length: u64,
     /// Permission bits.
     pub mode: u32,

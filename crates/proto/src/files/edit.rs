@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::Scope;
 use crate::{Operation, RawPath, Subject};
 
-/// Replaces a literal text in a file. The payload is the old text and directly after it the new one.
+/// Replaces a literal text in a file. The payload is the old text followed by the new one.
 ///
-/// The old text is looked for as sent, then with its line ends as CRLF, then as LF; the first form that occurs is
-/// replaced by the new text in the same form. More than one occurrence is `string_not_unique` unless `replace_all`.
+/// The old text is searched for as sent, then with CRLF line ends, then with LF; the first form that occurs is
+/// replaced by the new text in the same form. More than one occurrence is `string_not_unique` unless `replace_all` is set.
 /// A file that someone else changes meanwhile is `conflict`, and stays as they left it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -20,12 +20,12 @@ pub struct Edit {
     pub scope: Scope,
     /// How many bytes of the payload are the old text.
     pub old_length: u64,
-    /// How many bytes after them are the new text.
+    /// How many bytes after it are the new text.
     pub new_length: u64,
     /// Replaces every occurrence.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub replace_all: bool,
-    /// An empty old text is accepted for an empty file, which then gets the new text. Otherwise it is always an error.
+    /// Accepts an empty old text for an empty file, which then gets the new text. Otherwise an empty old text is an error.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub fill_empty: bool,
 }
@@ -109,7 +109,7 @@ pub struct EditOutput {
     pub first_line: u64,
     /// The file's size now.
     pub size: u64,
-    /// The file was overwritten in place, not replaced at one stroke.
+    /// Whether the file was overwritten in place, not replaced atomically.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub in_place: bool,
 }

@@ -1,10 +1,10 @@
-//! What is known of one name in a directory.
+//! One entry of a directory.
 
 use serde::{Deserialize, Serialize};
 
 use crate::RawPath;
 
-/// What kind of thing a name stands for.
+/// What kind of file it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -45,12 +45,12 @@ pub struct Time {
 pub struct Link {
     /// The link's text, unchanged.
     pub target: RawPath,
-    /// What stands at the end of it; absent when there is nothing, or nothing that the scope may see.
+    /// What its target is; absent when the target doesn't exist or is outside the scope.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_kind: Option<Kind>,
 }
 
-/// One name in a directory and what `lstat` says about it: links are not followed.
+/// One entry of a directory, as `lstat` describes it: links aren't followed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Entry {
@@ -75,7 +75,7 @@ pub struct Entry {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum PartialReason {
-    /// The time, the number of results or the result's size reached its limit.
+    /// A limit on time, number of results or result size was reached.
     Budget,
     /// Something below the start couldn't be read.
     Unreadable,
@@ -90,7 +90,7 @@ pub enum PartialReason {
 pub struct Partial {
     /// Why. `unreadable` outranks `budget`.
     pub reason: PartialReason,
-    /// One sentence for people: which limit was reached, or what couldn't be read first and why.
+    /// One sentence for people: which limit was reached, or which path couldn't be read first and why.
     pub detail: String,
     /// How many directories and files couldn't be read.
     #[serde(default)]

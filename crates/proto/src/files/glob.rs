@@ -7,31 +7,31 @@ use crate::{Operation, RawPath, Subject};
 
 /// Finds files by a glob pattern.
 ///
-/// A pattern without `/` is compared with names at any depth, one with `/` with the path below the start; `**` stands
-/// for any number of directories. `*`, `?` and `[…]` never match a `/`, nor a dot at the beginning of a name, and `**` doesn't enter
+/// A pattern without `/` matches names at any depth, one with `/` matches the path below the start; `**` matches any
+/// number of directories. `*`, `?` and `[…]` never match a `/`, nor a dot at the beginning of a name, and `**` doesn't enter
 /// directories whose name begins with one. `{a,b}` are alternatives. A `..` in the pattern is `invalid_pattern`.
 ///
-/// Found are regular files, and links to regular files that stay below the start. Links to directories aren't entered. A
-/// search from `/` leaves out `/proc`, `/sys` and `/dev`. A search that starts above the working directory visits that
-/// first, so that its files are found before the time or the limit ends the search.
+/// It finds regular files, and links to regular files that stay below the start. Links to directories aren't followed. A
+/// search from `/` skips `/proc`, `/sys` and `/dev`. A search that starts above the working directory searches that
+/// first, so that its files are found before a limit ends the search.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Glob {
     /// The pattern.
     pub pattern: RawPath,
-    /// Where to start. The working directory when absent.
+    /// The directory to start in. The working directory when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<RawPath>,
     /// How paths are understood.
     #[serde(default)]
     pub scope: Scope,
-    /// Directories are found as well as files.
+    /// Finds directories as well as files.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub directories: bool,
-    /// Wildcards match a dot at the beginning of a name too.
+    /// Lets wildcards match names that begin with a dot.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub dots: bool,
-    /// A pattern without `/` is compared with the path below the start, so that it finds only what is directly there.
+    /// Matches a pattern without `/` against the path below the start, so that it finds only direct children.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub whole_path: bool,
     /// The most matches to return.
@@ -116,7 +116,7 @@ pub struct GlobMatch {
     pub path: RawPath,
     /// A file or a directory; for a link, what it leads to.
     pub kind: Kind,
-    /// It is a link.
+    /// Whether it is a link.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub is_link: bool,
     /// Bytes.
@@ -133,7 +133,7 @@ pub struct GlobOutput {
     pub path: RawPath,
     /// The matches, sorted by path.
     pub matches: Vec<GlobMatch>,
-    /// Present when that may not be everything.
+    /// Present when there may be more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<Partial>,
 }

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::{Partial, Scope};
 use crate::{Operation, RawPath, Subject};
 
-/// Finds lines that contain a literal text. Hidden files are searched, ignore files mean nothing, links aren't followed.
+/// Finds lines that contain a literal text. Hidden files are searched, ignore files have no effect, links aren't followed.
 ///
-/// Files with a NUL byte count as binary and are left out, as is all that isn't a regular file. A search from `/` leaves
-/// out `/proc`, `/sys` and `/dev`, and one that starts above the working directory visits that first. A text with a line
+/// Files with a NUL byte are binary and are skipped, as is everything that isn't a regular file. A search from `/` skips
+/// `/proc`, `/sys` and `/dev`, and one that starts above the working directory searches that first. A text with a line
 /// break matches nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -24,10 +24,10 @@ pub struct Grep {
     /// Searches only files that match this pattern, as in glob.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub glob: Option<RawPath>,
-    /// The most matching lines to return, all files together.
+    /// The most matching lines to return from all files together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_count: Option<u64>,
-    /// Directories of these names aren't entered, unless the search starts at one.
+    /// Skips directories of these names, unless the search starts at one.
     #[serde(default = "default_excluded")]
     pub exclude_dirs: Vec<RawPath>,
     /// The most milliseconds to take.
@@ -107,9 +107,9 @@ impl Operation for Grep {
 pub struct LineMatch {
     /// Its number; the first line is 1.
     pub line: u64,
-    /// The line without its end. What isn't UTF-8 is replaced.
+    /// The line without its line end. Bytes that aren't UTF-8 are replaced.
     pub text: String,
-    /// The line is longer than this.
+    /// Whether the line was cut.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub cut: bool,
 }
@@ -136,8 +136,7 @@ pub struct GrepOutput {
     pub count: u64,
     /// How many files were searched.
     pub searched: u64,
-    /// Present when that may not be everything: `max_count` left matches out, the time was over, or something couldn't
-    /// be read.
+    /// Present when there may be more: `max_count` or the time limit was reached, or something couldn't be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<Partial>,
 }

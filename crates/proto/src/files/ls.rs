@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Entry, Partial, Scope};
 use crate::{Operation, RawPath, Subject};
 
-/// Lists a directory: its direct children, hidden ones too, sorted by name.
+/// Lists the direct children of a directory, including hidden ones, sorted by name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Ls {

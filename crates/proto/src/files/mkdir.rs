@@ -1,11 +1,11 @@
-//! Making directories.
+//! Creating directories.
 
 use serde::{Deserialize, Serialize};
 
 use super::Scope;
 use crate::{Operation, RawPath, Subject};
 
-/// Makes a directory, and those above it.
+/// Creates a directory and its parents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Mkdir {
@@ -14,19 +14,19 @@ pub struct Mkdir {
     /// How paths are understood.
     #[serde(default)]
     pub scope: Scope,
-    /// Makes the directories above it as well.
+    /// Creates missing parent directories.
     #[serde(default = "super::yes")]
     pub parents: bool,
-    /// It is no error when the directory is there already.
+    /// Succeeds when the directory exists.
     #[serde(default = "super::yes")]
     pub exist_ok: bool,
-    /// Permission bits of the directory, if it is made. 0777 less the umask when absent.
+    /// Permission bits of a new directory. 0777 less the umask when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<u32>,
 }
 
 impl Mkdir {
-    /// A request to make the directory `path` and those above it.
+    /// A request to create the directory `path` and its parents.
     pub fn new(path: impl Into<RawPath>) -> Self {
         Self { path: path.into(), scope: Scope::default(), parents: true, exist_ok: true, mode: None }
     }
@@ -67,12 +67,12 @@ impl Operation for Mkdir {
     }
 }
 
-/// What was made.
+/// What was created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MkdirOutput {
     /// The directory's path: absolute, in the caller's view.
     pub path: RawPath,
-    /// Whether it wasn't there before.
+    /// Whether the directory is new.
     pub created: bool,
 }

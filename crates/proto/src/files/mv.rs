@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::{Kind, Scope};
 use crate::{Operation, RawPath, Subject};
 
-/// Moves or renames a file, a link (itself) or a directory. `to` is the new path itself, also when a directory is there.
+/// Moves or renames a file, a link (not its target) or a directory. `to` is the new path itself, even if it is a directory.
 ///
-/// On one file system it happens at one stroke. A file or link that goes to another file system is copied and then
-/// deleted; a directory isn't (`unsupported`).
+/// On one file system this is atomic. A file or link that moves to another file system is copied and then deleted; a directory
+/// can't be (`unsupported`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Move {
@@ -19,10 +19,10 @@ pub struct Move {
     /// How paths are understood.
     #[serde(default)]
     pub scope: Scope,
-    /// Replaces what is at `to`: a file, a link or an empty directory. Otherwise that is `already_exists`.
+    /// Replaces a file, a link or an empty directory at `to`. Otherwise that is `already_exists`.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub overwrite: bool,
-    /// Makes the directories above `to`.
+    /// Creates missing parent directories of `to`.
     #[serde(default = "super::yes")]
     pub parents: bool,
 }
@@ -68,11 +68,11 @@ impl Operation for Move {
 pub struct MoveOutput {
     /// The old path: absolute, in the caller's view.
     pub from: RawPath,
-    /// The new path, likewise.
+    /// The new path: absolute, in the caller's view.
     pub to: RawPath,
     /// What it is.
     pub kind: Kind,
-    /// It went to another file system, so it was copied.
+    /// Whether it was copied, because it moved to another file system.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub copied: bool,
 }

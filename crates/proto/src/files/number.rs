@@ -1,9 +1,8 @@
-//! Whole numbers as callers really send them.
+//! Whole numbers in the forms in which callers send them.
 
 use serde::{Deserialize, Deserializer};
 
-/// Accepts any JSON number that is whole: negative ones stay, and what is larger than `i64` counts as its largest value,
-/// for a limit of `u64::MAX` means «no limit».
+/// Accepts any whole JSON number. Numbers beyond `i64` become its largest value, because a limit of `u64::MAX` means no limit.
 ///
 /// # Errors
 /// When it isn't a whole number.
@@ -20,6 +19,6 @@ pub fn saturating<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::
         Ok(Number::Unsigned(value)) => Ok(i64::try_from(value).unwrap_or(i64::MAX)),
         // JavaScript has only these; `as` saturates.
         Ok(Number::Float(value)) if value.fract() == 0.0 => Ok(value as i64),
-        _ => Err(serde::de::Error::custom("a whole number is wanted here")),
+        _ => Err(serde::de::Error::custom("expected a whole number")),
     }
 }

@@ -7,9 +7,9 @@ use crate::{Operation, RawPath, Subject};
 
 /// Reads a page of a file: whole lines, or a range of bytes. The content is the answer's payload.
 ///
-/// In this order: what isn't a regular file is an error; an empty file is [`ReadOutput::empty`]; what isn't text, by
-/// its extension or by its first 8 KiB, comes whole with [`Encoding::Binary`] (or as the error `too_large`); a `limit`
-/// of zero or less gives no lines; an offset behind the end is `offset_past_end`, with the number of lines in
+/// In this order: anything but a regular file is an error; an empty file is [`ReadOutput::empty`]; a file that isn't text,
+/// by its extension or its first 8 KiB, is returned whole as [`Encoding::Binary`] (or is the error `too_large`); a `limit`
+/// of zero or less returns no lines; an offset past the end is `offset_past_end`, with the number of lines in
 /// [`Error::count`](crate::Error::count).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -19,29 +19,28 @@ pub struct Read {
     /// How paths are understood.
     #[serde(default)]
     pub scope: Scope,
-    /// How many lines to skip. Below zero counts as zero.
+    /// How many lines to skip. A negative number skips none.
     #[serde(default, deserialize_with = "super::number::saturating")]
     pub offset: i64,
-    /// The most lines to return. Zero or less: none.
+    /// The most lines to return; none if zero or less.
     #[serde(default = "default_limit", deserialize_with = "super::number::saturating")]
     pub limit: i64,
-    /// Reads these bytes, unchanged, and leaves lines, emptiness and encoding alone.
+    /// Reads this range of bytes unchanged, whatever the file's lines and encoding are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<ByteRange>,
-    /// The most bytes of text that come in one page.
+    /// The most bytes of text in one page.
     #[serde(default = "default_page")]
     pub max_bytes: u64,
-    /// When a page overflows, this much of it is left free, for the notice that the caller appends. A page keeps this
-    /// distance from `max_bytes` also when it doesn't overflow.
+    /// How many bytes of `max_bytes` to leave free for a notice that the caller appends, whether the page overflows or not.
     #[serde(default)]
     pub reserve_bytes: u64,
     /// The largest file that is returned whole when it isn't text.
     #[serde(default = "default_page")]
     pub max_binary_bytes: u64,
-    /// Images, sound, video and documents count as binary by their extension, whatever is in them.
+    /// Treats images, sound, video and documents as binary by their extension, whatever their content.
     #[serde(default = "super::yes")]
     pub binary_by_extension: bool,
-    /// Counts the lines of files up to this size to the end, for `total_lines`.
+    /// Counts all lines of files up to this size, for `total_lines`.
     #[serde(default = "default_count")]
     pub count_lines_up_to: u64,
 }
@@ -118,7 +117,7 @@ pub struct ByteRange {
     /// The first byte.
     #[serde(default)]
     pub start: u64,
-    /// How many; to the end when absent. A range that reaches behind the end is cut there.
+    /// How many bytes; to the end when absent. A range that reaches past the end is cut there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub length: Option<u64>,
 }
@@ -140,9 +139,9 @@ pub enum Encoding {
 pub struct LineWindow {
     /// The first line.
     pub start_line: u64,
-    /// The last complete line; the first one where not even that is complete.
+    /// The last complete line; the first line if not even that is complete.
     pub end_line: u64,
-    /// All lines of the file, where they were counted.
+    /// How many lines the file has, if they were counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_lines: Option<u64>,
     /// The offset of the next page; absent at the end of the file.
@@ -160,13 +159,13 @@ pub struct ByteWindow {
     pub length: u64,
 }
 
-/// A page that reached its size.
+/// A page that reached its size limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Truncation {
     /// How many bytes at the payload's end belong to a line that isn't complete, the line break before it included.
     pub partial_line_bytes: u64,
-    /// Whether not even the first line is complete: its rest is reached only by a range of bytes.
+    /// Whether not even the first line is complete: only a range of bytes reaches the rest of it.
     pub first_line_cut: bool,
 }
 
@@ -178,19 +177,19 @@ pub struct ReadOutput {
     pub path: RawPath,
     /// What the payload is.
     pub encoding: Encoding,
-    /// The file has no bytes.
+    /// Whether the file is empty.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub empty: bool,
-    /// No lines were asked for.
+    /// Whether no lines were requested.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub no_lines_requested: bool,
-    /// It counts as binary by its extension alone.
+    /// Whether it is binary only by its extension.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub binary_by_extension: bool,
     /// Which lines the payload has. They are joined by `\n`, whatever ended them in the file, without one at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines: Option<LineWindow>,
-    /// Which bytes the payload has, when a range of bytes was asked for.
+    /// Which bytes the payload has, if a range of bytes was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<ByteWindow>,
     /// Present when the page ended because it was full.

@@ -6,8 +6,8 @@ use crate::RawPath;
 
 /// How a request's paths are understood, and what they may reach. The default is the whole file system of the sandbox.
 ///
-/// Confinement (`root`) is the kernel's: everything is opened beneath the root's descriptor. The prefix rules are
-/// guardrails in front of it. They are decided on the directory that was really opened, so neither `..` nor a
+/// The kernel enforces the confinement (`root`): everything is opened beneath the root's descriptor. The prefix rules are
+/// guardrails in front of it. They are checked against the directory that was actually opened, so neither `..` nor a
 /// symbolic link gets around them; a second hard link to a file does.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -18,7 +18,7 @@ pub struct Scope {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workdir: Option<RawPath>,
     /// Confines the operation to this directory. A path, `..` or link that leads out of it, and every absolute link, is
-    /// the error `escapes_root`.
+    /// an `escapes_root` error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root: Option<RawPath>,
     /// Paths in the request and in the result are relative to the root: `/a` is `<root>/a`. Needs `root`.
@@ -28,11 +28,11 @@ pub struct Scope {
     /// view as all paths. They are taken literally: an allowed prefix that is itself a link opens nothing elsewhere.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow_prefixes: Vec<RawPath>,
-    /// Paths at or below one of these may not be touched, also when an allowed prefix covers them. A prefix that is a
-    /// link covers both its own name and what it points to.
+    /// Paths at or below one of these may not be touched, even if an allowed prefix covers them. A prefix that is a
+    /// link covers both its own name and its target.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deny_prefixes: Vec<RawPath>,
-    /// The prefix rules hold for reading too. By default they hold only for operations that change something. With it,
+    /// Applies the prefix rules to reading too. By default they apply only to operations that change something. If set,
     /// ls, glob, grep and tree neither enter nor name what is forbidden.
     #[serde(skip_serializing_if = "super::is_false")]
     pub rules_for_reads: bool,

@@ -14,13 +14,13 @@ pub struct Stat {
     /// How paths are understood.
     #[serde(default)]
     pub scope: Scope,
-    /// Describes what a link at the path leads to, not the link.
+    /// Describes the target of a link, not the link.
     #[serde(default = "super::yes")]
     pub follow: bool,
 }
 
 impl Stat {
-    /// A request about `path`, links followed.
+    /// A request to describe `path`, with links followed.
     pub fn new(path: impl Into<RawPath>) -> Self {
         Self { path: path.into(), scope: Scope::default(), follow: true }
     }
@@ -51,15 +51,15 @@ impl Operation for Stat {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatOutput {
-    /// What an entry of a listing has too.
+    /// The fields of a directory entry.
     #[serde(flatten)]
     pub entry: Entry,
     /// The owner's id.
     pub uid: u32,
     /// The group's id.
     pub gid: u32,
-    /// How many names it has.
+    /// How many hard links it has.
     pub links: u64,
-    /// The number of the file in its file system.
+    /// The inode number.
     pub inode: u64,
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Kind, Partial, Scope, Time};
 use crate::{Operation, RawPath, Subject};
 
-/// Lists everything below a directory: what a client needs to fetch the whole tree, file by file. Links aren't followed.
+/// Lists everything below a directory, as a client needs it to fetch the whole tree. Links aren't followed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Tree {
@@ -15,7 +15,7 @@ pub struct Tree {
     /// How paths are understood.
     #[serde(default)]
     pub scope: Scope,
-    /// Lists only what sorts behind this relative path: the last one of an answer that was cut, to continue it.
+    /// Lists only what sorts after this relative path. To continue a result that was cut, pass its last path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<RawPath>,
     /// How many levels to descend; 1 lists the children only.
@@ -86,7 +86,7 @@ impl Operation for Tree {
     }
 }
 
-/// One thing in a tree.
+/// One entry of a tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TreeEntry {
@@ -113,7 +113,7 @@ pub struct TreeOutput {
     pub path: RawPath,
     /// Everything below it, sorted by path, a directory before what it contains.
     pub entries: Vec<TreeEntry>,
-    /// Present when that isn't everything.
+    /// Present when there is more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<Partial>,
 }

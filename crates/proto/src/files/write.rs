@@ -1,4 +1,4 @@
-//! Writing a file whole.
+//! Writing a whole file.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,10 +7,9 @@ use crate::{Operation, RawPath, Subject};
 
 /// Creates or replaces a file. The content is the request's payload, of any size.
 ///
-/// Readers see the old file or the new one, never a part: the content goes into an unnamed file that takes the name at
-/// the end. Links are followed; mode and owner of a replaced file stay. Where that can't be (the directory isn't
-/// writable, the file is a mount point or belongs to someone else) the file is overwritten in place, once everything has
-/// arrived.
+/// The write is atomic: readers see the old file or the new one, never a part. Links are followed; mode and owner of a replaced
+/// file stay. Where an atomic write isn't possible (the directory isn't writable, the file is a mount point or belongs to someone
+/// else) the file is overwritten in place once all of the content has arrived.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Write {
@@ -19,13 +18,13 @@ pub struct Write {
     /// How paths are understood.
     #[serde(default)]
     pub scope: Scope,
-    /// How many bytes the payload has, when that is known. A payload of another length changes nothing.
+    /// The length of the payload, if it is known. A payload of another length is refused and changes nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub length: Option<u64>,
-    /// Fails with `already_exists` when there is something at the path, be it a dangling link.
+    /// Fails with `already_exists` when something exists at the path, even a dangling link.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub create_only: bool,
-    /// Makes the directories above the file.
+    /// Creates missing parent directories.
     #[serde(default = "super::yes")]
     pub parents: bool,
     /// Permission bits. When absent: those of the file that is replaced, or 0666 less the umask.
@@ -83,13 +82,13 @@ impl Operation for Write {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WriteOutput {
-    /// The file's path: absolute, in the caller's view. A re-rooted artefact has its real path here.
+    /// The file's path: absolute, in the caller's view. An artefact that was redirected has its real path here.
     pub path: RawPath,
     /// Bytes written.
     pub size: u64,
-    /// There was no such file before.
+    /// Whether the file is new.
     pub created: bool,
-    /// The file was overwritten in place, not replaced at one stroke.
+    /// Whether the file was overwritten in place, not replaced atomically.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub in_place: bool,
     /// Permission bits.
