@@ -11,10 +11,10 @@ use serde_json::Value as Json;
 
 use crate::failure::Failure;
 
-/// Names that the packages before Podbay made known, and what they are here.
+/// Names that earlier packages used, and the settings that they stand for.
 const ALIASES: [(&str, &str); 2] = [("root_dir", "policy.root"), ("strict_audit", "audit.strict")];
 
-/// Where `virtual_mode` begins when no root is named: where commands start too.
+/// The root of `virtual_mode` unless one is named: the working directory of commands.
 const DEFAULT_ROOT: &str = "/workspace";
 
 /// One setting, as `podbay.SETTINGS` lists it.
@@ -24,12 +24,15 @@ pub struct Setting {
     key: &'static str,
     /// Its name in the environment.
     variable: String,
-    /// What its value is: text, choice, flag, count, real, size, time, list, map, id or tree.
+    /// What its value is: text, secret, choice, flag, count, real, size, time, quantity, list, mounts, map, id, object or
+    /// objects.
     kind: String,
-    /// The words that a choice has.
+    /// The words of a choice.
     choices: Vec<&'static str>,
-    /// What it does, and what holds when it isn't set.
+    /// What it does.
     help: &'static str,
+    /// The default, for people to read.
+    default: &'static str,
     /// What a podbay.toml found in the working directory may do with it: no, choose, lower or add.
     in_project: &'static str,
 }
@@ -45,12 +48,13 @@ pub fn table() -> Vec<Setting> {
             _ => Vec::new(),
         },
         help: setting.help,
+        default: setting.default_text(),
         in_project: setting.project.as_str(),
     };
     SETTINGS.iter().map(entry).collect()
 }
 
-/// Its word: a limit has that of what is limited.
+/// The word for a kind; a limit has that of what is limited.
 fn kind(of: Kind) -> String {
     match of {
         Kind::Choice(_) => "choice".to_owned(),
@@ -66,7 +70,7 @@ impl Setting {
     }
 }
 
-/// The settings that hold for an object: what code says beats `PODBAY_…`, that beats the file, that beats the defaults.
+/// The settings of an object: arguments override `PODBAY_…`, which override files, which override the defaults.
 pub fn gather(
     mode: Option<&str>,
     given: Option<&Bound<'_, PyAny>>,
@@ -79,7 +83,7 @@ pub fn gather(
         Some(given) => fields_of(given)?,
         None => Vec::new(),
     };
-    // A dataclass says by its kind which mode it is for.
+    // The class says which mode it is for.
     let implied = given.and_then(|given| given.get_type().name().ok()).and_then(|name| match name.to_str() {
         Ok("LocalConfig") => Some("local"),
         Ok("RawConfig") => Some("raw"),
@@ -88,7 +92,9 @@ pub fn gather(
     if let (Some(mode), Some(implied)) = (mode, implied)
         && mode != implied
     {
-        return Err(Failure::Argument(format!("mode={mode:?} and a configuration for {implied:?}: say one of them")));
+        return Err(Failure::Argument(format!(
+            "mode={mode:?} contradicts the configuration, which is for {implied:?}; say one of them"
+        )));
     }
     if let Some(mode) = mode.or(implied) {
         config.set("mode", mode)?;
@@ -111,20 +117,21 @@ pub fn gather(
     Ok(config)
 }
 
-/// A name without a section is the mode's own, or one of the policy's.
+/// The key of a name without its section: `image` is `raw.image` in raw mode.
 fn full_key(mode: &str, key: &str) -> String {
     if let Some((_, full)) = ALIASES.iter().find(|(alias, _)| *alias == key) {
         return (*full).to_owned();
     }
-    let known = |key: &str| SETTINGS.iter().any(|setting| setting.key == key);
-    let sections = [mode, "policy", "audit", "cluster"].map(|section| format!("{section}.{key}"));
-    let mut candidates = [key.to_owned()].into_iter().chain(sections);
-    let found = candidates.find(|key| known(key));
-    // What isn't known is looked for among the mode's own, so that the nearest of these is named.
-    found.unwrap_or_else(|| if key.contains('.') { key.to_owned() } else { format!("{mode}.{key}") })
+    let named = |setting: &&podbay::config::Setting| {
+        let name = setting.key.rsplit('.').next();
+        setting.key == key || name == Some(key) && setting.modes().contains(&mode)
+    };
+    // An unknown name is taken for one of the mode's own, so that the error suggests one of these.
+    let unknown = || if key.contains('.') { key.to_owned() } else { format!("{mode}.{key}") };
+    SETTINGS.iter().find(named).map_or_else(unknown, |setting| setting.key.to_owned())
 }
 
-/// `config="podbay.toml"` names a file.
+/// The path in `config="podbay.toml"`.
 fn file_path(given: &Bound<'_, PyAny>) -> PyResult<Option<PathBuf>> {
     let is_path = given.is_instance_of::<PyString>() || given.hasattr("__fspath__")?;
     if is_path { given.extract().map(Some) } else { Ok(None) }
@@ -148,7 +155,7 @@ fn fields_of<'py>(given: &Bound<'py, PyAny>) -> PyResult<Vec<(String, Bound<'py,
     }
     let kind = given.get_type().name()?;
     Err(PyTypeError::new_err(format!(
-        "config is a dataclass of podbay.config, a mapping or the path of a file, not {kind}"
+        "config has to be a dataclass of podbay.config, a mapping or the path of a file, not {kind}"
     )))
 }
 
@@ -191,7 +198,7 @@ fn json(key: &str, value: &Bound<'_, PyAny>) -> Result<Json, Failure> {
     Err(Failure::Python(PyTypeError::new_err(format!("{key}: a {kind} can't be a setting"))))
 }
 
-/// What would hold for an object made with these arguments: key, where it comes from, value (secrets hidden).
+/// The settings that an object made with these arguments would have: key, source, and value without secrets.
 #[pyfunction]
 #[pyo3(signature = (mode=None, *, config=None, **settings))]
 pub fn effective_settings(
@@ -203,8 +210,8 @@ pub fn effective_settings(
     Ok(config.entries().map(|entry| (entry.key.to_owned(), entry.from, entry.value)).collect())
 }
 
-/// The settings in a set of variables, as keyword arguments have them. Those of a project, which come from a file that a
-/// sandbox may have written, only narrow; where they don't, this raises `ConfigError`.
+/// The settings in a set of variables, as keyword arguments. Those of a project come from a file that a sandbox may have
+/// written, so they may only narrow; otherwise this raises `ConfigError`.
 #[pyfunction]
 pub fn settings_of_variables(
     variables: Vec<(String, String)>,
@@ -225,7 +232,7 @@ fn object(py: Python<'_>, value: &Json) -> PyResult<Py<PyAny>> {
     Ok(py.import("json")?.call_method1("loads", (text,))?.unbind())
 }
 
-/// One setting alone, for what it makes of a value.
+/// One setting alone, for reading a value as the settings would.
 pub fn gather_one(key: &str, value: &Bound<'_, PyAny>) -> Result<Config, Failure> {
     let mut config = Config::default();
     config.set_value(key, &json(key, value)?)?;

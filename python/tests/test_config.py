@@ -31,18 +31,22 @@ def test_dataclasses_have_exactly_the_settings():
 def test_every_setting_can_be_given():
     examples = {
         "text": "x",
+        "secret": "x",
         "flag": True,
         "count": 3,
         "real": 1.5,
         "size": "1MiB",
         "time": "90s",
+        "quantity": "500m",
         "list": ["a, b", "c"],
+        "mounts": ["/usr:/a"],
         "map": {"a": "1"},
-        "tree": [],
+        "object": {},
+        "objects": [],
         "id": 7,
     }
     for setting in podbay.SETTINGS:
-        if setting.key in {"mode", "raw.affinity", "raw.pod_template_overrides"}:
+        if setting.key == "mode":
             continue
         value = setting.choices[0] if setting.kind == "choice" else examples[setting.kind]
         mode = "raw" if setting.key.startswith("raw.") else "local"
@@ -50,6 +54,7 @@ def test_every_setting_can_be_given():
         assert entries[setting.key][0] == "settings", setting
         assert setting.variable == "PODBAY_" + setting.key.upper().replace(".", "_")
         assert setting.help
+        assert setting.default
 
 
 def values(*arguments, **keywords):
@@ -88,7 +93,14 @@ def test_the_users_own_file_has_full_power(tmp_path, monkeypatch):
 def test_a_file_in_the_working_directory_only_narrows(tmp_path, monkeypatch):
     """A sandbox that shares the working directory wrote a podbay.toml, and the next sandbox got the host's files."""
     monkeypatch.chdir(tmp_path)
-    examples = {"flag": "true", "list": '["/:/host:rw"]', "map": '{ a = "b" }', "tree": "[]"}
+    examples = {
+        "flag": "true",
+        "list": '["/x"]',
+        "mounts": '["/:/host:rw"]',
+        "map": '{ a = "b" }',
+        "object": "{}",
+        "objects": "[]",
+    }
     for setting in podbay.SETTINGS:
         section, _, key = setting.key.rpartition(".")
         value = examples.get(setting.kind, f'"{setting.choices[-1]}"' if setting.choices else '"1"')
@@ -149,6 +161,26 @@ def test_what_makes_no_sense_is_refused():
 
 def test_secrets_are_not_shown():
     assert values(env={"TOKEN": "hunter2"})["env"] == ("settings", "TOKEN=…")
+    assert values("raw", token="hunter2")["cluster.token"] == ("settings", "…")
+    assert "hunter2" not in repr(RawConfig(token="hunter2"))
+    with pytest.raises(podbay.ConfigError, match="expected a string") as raised:
+        values("raw", token=["hunter2"])
+    assert "hunter2" not in str(raised.value)
+
+
+def test_sizes_mean_the_same_as_on_the_command_line():
+    assert values(memory="10MB")["local.memory"][1] == values(memory=10_000_000)["local.memory"][1]
+    assert values(memory="10MiB")["local.memory"] == ("settings", "10MiB")
+
+
+def test_the_cluster_has_a_section_of_its_own():
+    found = values("raw", namespace="n", kubeconfig="k", context="c", api_url="https://x", token_file="/t")
+    for key in ("namespace", "kubeconfig", "context", "api_url", "token_file"):
+        assert found[f"cluster.{key}"][0] == "settings"
+    with pytest.raises(podbay.ConfigError, match=r"it is now \"cluster\.namespace\""):
+        values("raw", **{"raw.namespace": "n"})
+    with pytest.raises(podbay.ConfigError, match="cluster.namespace"):
+        values("local", namespace="n")
 
 
 def test_settings_have_their_effect(tmp_path):

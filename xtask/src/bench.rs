@@ -50,12 +50,18 @@ pub fn run(options: &Options) -> Result<()> {
     bench.stdout(Stdio::piped());
     if matches!(options.what, What::Daemon | What::Local) {
         tools::run(cargo().args(["build", "--quiet", "--release", "--package", "podbay-cli"]))?;
-        bench.env("PODBAY_BENCH_BINARY", root().join("target/release/podbay"));
+        bench.env("BENCH_PODBAY", root().join("target/release/podbay"));
     }
     let cluster = match options.what {
         What::Raw | What::Python => Some(Borrowed::cluster(&mut bench)?),
         What::Daemon | What::Local => None,
     };
+    if !matches!(options.what, What::Raw) {
+        // Released programs reject them, as they do any unknown variable with this prefix.
+        for name in ["PODBAY_CACHE", "PODBAY_LONG", "PODBAY_REQUIRE", "PODBAY_RIG", "PODBAY_RIG_NAME"] {
+            bench.env_remove(name);
+        }
+    }
     say(&format!("measuring {name}; this takes some minutes"));
     let output = bench.spawn().and_then(std::process::Child::wait_with_output).context("the benchmark can't be run");
     if let Some(cluster) = cluster {

@@ -4,6 +4,7 @@ mod bench;
 mod cluster;
 mod dependencies;
 mod fuzz;
+mod generate;
 mod python;
 mod reference;
 mod security;
@@ -33,6 +34,8 @@ enum Command {
     },
     /// Measures, both sides in one run.
     Bench(bench::Options),
+    /// Writes the files that are generated from the table of settings: Python's dataclasses, and tables in docs/.
+    Generate,
     /// Starts, shows and ends real Kubernetes clusters for tests.
     #[command(subcommand)]
     Cluster(cluster::Action),
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Command::SecurityTests => security::run(),
         Command::Reference { page } => reference::run(page),
         Command::Bench(options) => bench::run(&options),
+        Command::Generate => generate::all(),
         Command::Cluster(action) => cluster::run(action),
     };
     match outcome {

@@ -4,6 +4,7 @@
 mod arguments;
 mod commands;
 mod failure;
+mod flags;
 mod local_mode;
 mod output;
 mod progress;

@@ -1,99 +1,93 @@
-//! What holds for every command: the settings, from flags, the environment and a file.
+//! The settings of every command, from flags, the environment and files.
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use podbay::config::Config;
 
 use crate::failure::Failure;
+use crate::flags::{self, Given};
 use crate::quantity;
 
-/// The flags of every command that choose settings.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Settings, for every command")]
+const HEADING: &str = "Settings of every command";
+
+/// The flags of every command that choose settings: those that the table calls global, `--config` and `--set`.
+#[derive(Debug)]
 pub struct Settings {
-    /// Where sandboxes are: on this machine (unless set otherwise), or as plain pods on a Kubernetes cluster
-    #[arg(long, global = true, value_enum, value_name = "MODE", hide_possible_values = true)]
-    mode: Option<Mode>,
-
-    /// The cluster's kubeconfig file; what kubectl would use when not given
-    #[arg(long, global = true, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-
-    /// One of its contexts
-    #[arg(long, global = true, value_name = "NAME")]
-    context: Option<String>,
-
-    /// The namespace of the sandboxes on the cluster
-    #[arg(long, global = true, value_name = "NAME")]
-    namespace: Option<String>,
-
-    /// Reads settings from this file, in place of your own and of podbay.toml in this directory
-    #[arg(long, global = true, value_name = "FILE")]
+    given: Vec<Given>,
     config: Option<PathBuf>,
-
-    /// Any setting, such as policy.deny_commands=curl; 'podbay config --all' lists them; may be repeated
-    #[arg(long = "set", global = true, value_name = "KEY=VALUE", value_parser = quantity::pair)]
     set: Vec<(String, String)>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Mode {
-    Local,
-    Raw,
+impl Args for Settings {
+    fn augment_args(command: Command) -> Command {
+        let config = Arg::new("config")
+            .long("config")
+            .value_name("FILE")
+            .value_parser(clap::value_parser!(PathBuf))
+            .help("Read settings from this file only, instead of your own file and podbay.toml in this directory");
+        let set = Arg::new("set")
+            .long("set")
+            .value_name("KEY=VALUE")
+            .value_parser(quantity::pair)
+            .action(ArgAction::Append)
+            .help("Set any setting, such as policy.deny_commands=curl; 'podbay config --all' lists them; repeatable");
+        let all = flags::of_table(true).chain([config, set]);
+        command.args(all.map(|flag| flag.global(true).help_heading(HEADING)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Settings {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self {
+            given: flags::given(matches, true),
+            config: matches.get_one("config").cloned(),
+            set: matches.get_many("set").into_iter().flatten().cloned().collect(),
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 impl Settings {
-    /// The settings for a command that is about raw mode, whatever the mode is otherwise.
+    /// The settings of a command that is about raw mode, whatever the mode is otherwise.
     ///
     /// # Errors
-    /// When one is unknown or makes no sense.
+    /// When a setting is unknown or invalid.
     pub fn raw_config(&self) -> Result<Config, Failure> {
-        self.config_in(Some(Mode::Raw))
+        self.config_in(Some("raw"))
     }
 
-    /// The settings: flags beat the environment, that beats the files, and these beat the defaults.
+    /// The settings: flags override the environment, which overrides files, which override the defaults.
     ///
     /// # Errors
-    /// When one is unknown or makes no sense.
+    /// When a setting is unknown or invalid.
     pub fn config(&self) -> Result<Config, Failure> {
-        self.config_in(self.mode)
+        self.config_in(None)
     }
 
-    fn config_in(&self, mode: Option<Mode>) -> Result<Config, Failure> {
+    fn config_in(&self, mode: Option<&str>) -> Result<Config, Failure> {
         let mut config = Config::of_process_with(self.config.as_deref())?;
         for (key, value) in &self.set {
             config.set_by("--set", key, value)?;
         }
-        let mode = match mode {
-            None => None,
-            Some(Mode::Local) => Some("local"),
-            Some(Mode::Raw) => Some("raw"),
-        };
+        // The mode first: it decides what the other flags mean.
+        let (modes, others): (Vec<_>, Vec<_>) = self.given.iter().partition(|given| given.name == "mode");
+        for given in modes {
+            given.apply(&mut config)?;
+        }
         if let Some(mode) = mode {
             config.set_by("--mode", "mode", mode)?;
         }
-        let kubeconfig = match self.kubeconfig.as_deref().map(|path| (path, path.to_str())) {
-            None => None,
-            Some((_, Some(text))) => Some(text),
-            Some((path, None)) => {
-                return Err(Failure::new(format!("--kubeconfig: the name {} isn't UTF-8", path.display())));
-            }
-        };
-        for (flag, key, value) in [
-            ("--kubeconfig", "raw.kubeconfig", kubeconfig),
-            ("--context", "raw.context", self.context.as_deref()),
-            ("--namespace", "raw.namespace", self.namespace.as_deref()),
-        ] {
-            let Some(value) = value else { continue };
-            if config.mode() != "raw" {
-                return Err(Failure::new(format!(
-                    "{flag} is about a cluster, and the mode is {}: add --mode raw, or set PODBAY_MODE=raw",
-                    config.mode()
-                ))
-                .coded("usage"));
-            }
-            config.set_by(flag, key, value)?;
+        for given in others {
+            given.apply(&mut config)?;
         }
         Ok(config)
     }

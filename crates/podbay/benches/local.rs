@@ -47,7 +47,7 @@ async fn main() {
     let table = Table::times("A sandbox for one command");
     table.row("floor: fork and exec of `true`", &Samples::of_blocking(200, || quiet("true", &[])));
     table.row("`bwrap … true`", &Samples::of_blocking(200, || quiet("bwrap", BWRAP)));
-    let podbay = std::env::var("PODBAY_BENCH_BINARY").expect("cargo xtask bench sets PODBAY_BENCH_BINARY");
+    let podbay = std::env::var("BENCH_PODBAY").expect("cargo xtask bench sets BENCH_PODBAY");
     table.row("**`podbay run -- true`**", &Samples::of_blocking(200, || quiet(&podbay, &["run", "--", "true"])));
     let wanted = Wanted { leashed: true, ..Wanted::default() };
     let mut created = Vec::new();

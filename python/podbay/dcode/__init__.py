@@ -87,8 +87,8 @@ class PodbayProvider(SandboxProvider):
         params.pop("timeout", None)
         mode = params.pop("mode", None) or self._mode()
         settings = {key: value for key, value in Variables.now().settings().items() if key != "mode"}
-        # The configuration overrides a variable, under either of the setting's two names.
-        for key in [key for key in settings if key in params or key.removeprefix(f"{mode}.") in params]:
+        # A parameter replaces the variable of the same setting, whether it names the section or not.
+        for key in [key for key in settings if key in params or key.rpartition(".")[2] in params]:
             del settings[key]
         return {"mode": mode, **settings, **params}
 

@@ -127,4 +127,4 @@ def test_making_one_does_nothing(monkeypatch, tmp_path):
     assert backend(object()) is backend
     assert backend.id in repr(backend)
     known = {key: value for key, _, value in podbay.effective_settings("raw", image="i", namespace="n")}
-    assert (known["raw.image"], known["raw.namespace"]) == ("i", "n")
+    assert (known["raw.image"], known["cluster.namespace"]) == ("i", "n")

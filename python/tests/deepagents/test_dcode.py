@@ -130,7 +130,10 @@ VALUES = {
     "size": "1MiB",
     "time": "1s",
     "id": "0",
-    "tree": "[]",
+    "quantity": "1",
+    "mounts": "/usr:/x",
+    "object": "{}",
+    "objects": "[]",
     "map": "a=b",
 }
 

@@ -1,7 +1,7 @@
-//! `podbay config`: what is set, and by whom.
+//! `podbay config`: the settings in effect, and where they come from.
 
 use clap::Args;
-use podbay::config::{Entry, Kind, SETTINGS, Setting};
+use podbay::config::{Entry, SETTINGS, Setting};
 
 use crate::failure::Failure;
 use crate::output::{Output, Table, plain};
@@ -10,21 +10,21 @@ use crate::terminal::Style;
 
 const EXAMPLES: &str = "\
 Examples:
-  podbay config                               what holds, where it comes from, and what that place may do
-  podbay config --all                         every setting there is, with its variable and what it does
-  podbay config --set local.memory=1GiB       whether that would be understood
+  podbay config                               the settings in effect, and where each comes from
+  podbay config --all                         every setting, with its variable, default and description
+  podbay config --set local.memory=1GiB       check a setting
 
-A flag beats the environment (PODBAY_…), that beats podbay.toml in this directory, that beats your own file
-(~/.config/podbay/podbay.toml, or below $XDG_CONFIG_HOME), and that beats the default. --config or PODBAY_CONFIG names one file
-in place of both. A podbay.toml that is only found in this directory may have been written by a sandbox: it can choose an
-image, lower limits, add labels and add rules that deny, nothing else. Values of tables, such as environment variables, may
-be secret: only their names are shown.";
+Flags override the environment (PODBAY_…), which overrides podbay.toml in this directory, which overrides your own file
+(~/.config/podbay/podbay.toml, or below $XDG_CONFIG_HOME), which overrides the defaults. --config or PODBAY_CONFIG names one
+file to read instead of both. A podbay.toml that is merely found in this directory may have been written by a sandbox: it can
+choose an image, lower limits, add labels and add deny rules, and nothing else. Tokens and the values of tables, such as
+environment variables, aren't shown.";
 
-/// Shows which settings hold, and where each comes from
+/// Show the settings in effect, and where each comes from
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Those too that aren't set, with what they do
+    /// Show settings that aren't set too, and what each does
     #[arg(long, short)]
     all: bool,
 }
@@ -50,6 +50,7 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
                 "from": found.map(|(from, ..)| from),
                 "power": found.map(|(_, power, _)| power).filter(|power| *power != "-"),
                 "in_project": setting.project.as_str(),
+                "default": setting.default_text(),
                 "help": setting.help,
             })
         });
@@ -64,7 +65,8 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
         }
         return output.text(&table.render(output));
     }
-    let mut table = Table::new(&["KEY", "VARIABLE", "KIND", "VALUE", "FROM", "POWER", "IN A PROJECT", "WHAT IT DOES"]);
+    let columns = ["KEY", "VARIABLE", "KIND", "VALUE", "FROM", "POWER", "DEFAULT", "IN A PROJECT", "WHAT IT DOES"];
+    let mut table = Table::new(&columns);
     for setting in shown {
         let found = of(setting);
         let (from, power, value) = found.map_or(("-", "-", "-"), |(from, power, value)| (from, power, value));
@@ -72,29 +74,14 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
         table.row([
             plain(setting.key),
             plain(setting.variable()),
-            plain(kind(setting.kind)),
+            plain(setting.kind.to_string()),
             (style, value.to_owned()),
             plain(from),
             plain(power),
+            plain(setting.default_text()),
             plain(setting.project.as_str()),
             plain(setting.help),
         ]);
     }
     output.text(&table.render(output))
-}
-
-fn kind(kind: Kind) -> String {
-    match kind {
-        Kind::Choice(words) => words.join("|"),
-        Kind::Text => "text".into(),
-        Kind::Flag => "true|false".into(),
-        Kind::Count | Kind::Real => "number".into(),
-        Kind::Size => "size".into(),
-        Kind::Time => "time".into(),
-        Kind::List => "list".into(),
-        Kind::Id => "number|none".into(),
-        Kind::Tree => "structure".into(),
-        Kind::Map => "table".into(),
-        Kind::Limit(limited) => format!("{}|none", self::kind(*limited)),
-    }
 }

@@ -60,7 +60,7 @@ impl Site {
     pub fn podbay(&self, words: &[&str]) -> Command {
         let mut command = podbay();
         command.args(words).current_dir(self.dir.path()).stdin(Stdio::null());
-        command.env("PODBAY_MODE", "raw").env("PODBAY_RAW_KUBECONFIG", self.dir.path().join("kubeconfig"));
+        command.env("PODBAY_MODE", "raw").env("PODBAY_CLUSTER_KUBECONFIG", self.dir.path().join("kubeconfig"));
         command.env("PODBAY_RAW_IMAGE", rig::DEBIAN).env("PODBAY_RAW_IMAGE_PULL_POLICY", "Never");
         command.env("PODBAY_RAW_CPU_REQUEST", "10m").env("PODBAY_RAW_MEMORY_REQUEST", "16Mi");
         command

@@ -108,7 +108,7 @@ async fn what_is_missing_is_named_with_its_remedy() -> Result<()> {
     ensure!(neighbours["state"] == "warning" && code == Some(0), "{neighbours}");
     ensure!(neighbours["detail"].as_str().unwrap_or_default().contains("stranger"), "{neighbours}");
 
-    let nowhere = site.podbay(&["doctor", "--set", "raw.kubeconfig=/nonexistent"]).output()?;
+    let nowhere = site.podbay(&["doctor", "--set", "cluster.kubeconfig=/nonexistent"]).output()?;
     ensure!(nowhere.status.code() == Some(125), "{nowhere:?}");
     Ok(())
 }

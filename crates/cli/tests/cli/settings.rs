@@ -93,7 +93,8 @@ fn a_sandbox_cannot_run_a_program_on_the_host_by_a_kubeconfig() {
          args: ['{}'], interactiveMode: Never}}}}}}]\n",
         planted.display()
     );
-    let script = "printf %s \"$1\" > kube; printf 'mode = \"raw\"\\n[raw]\\nkubeconfig = \"kube\"\\n' > podbay.toml";
+    let script =
+        "printf %s \"$1\" > kube; printf 'mode = \"raw\"\\n[cluster]\\nkubeconfig = \"kube\"\\n' > podbay.toml";
     let words = ["run", "--workspace", ".", "--", "sh", "-c", script, "sh", &kubeconfig];
     let first = home.podbay(&words).current_dir(work.path()).output().unwrap();
     assert!(first.status.success(), "{}", text(&first.stderr));

@@ -309,4 +309,109 @@ mod tests {
         let all = vec![serde_json::from_value(json!({"operator": "Exists"})).unwrap()];
         assert_eq!(seconds(&Config { tolerations: all, ..Config::default() }), [None, None]);
     }
+
+    /// Options for which no test looked: each of them reaches the pod, where Kubernetes expects it.
+    #[test]
+    fn every_option_of_the_pod_is_in_its_manifest() {
+        let volume = json!({"name": "v", "emptyDir": {}});
+        let container = "/spec/containers/0";
+        let examples = [
+            ("image", json!("busybox"), format!("{container}/image"), json!("busybox")),
+            ("image_pull_policy", json!("Never"), format!("{container}/imagePullPolicy"), json!("Never")),
+            ("image_pull_secrets", json!(["s"]), "/spec/imagePullSecrets/0/name".into(), json!("s")),
+            ("image_arch", json!("arm64"), "/spec/nodeSelector/kubernetes.io~1arch".into(), json!("arm64")),
+            ("workdir", json!("/w"), format!("{container}/workingDir"), json!("/w")),
+            ("command", json!(["run"]), format!("{container}/command/0"), json!("run")),
+            ("env", json!({"A": "1"}), format!("{container}/env/0/value"), json!("1")),
+            (
+                "env_from",
+                json!({"A": {"secretKeyRef": {"name": "s", "key": "k"}}}),
+                format!("{container}/env/0/valueFrom/secretKeyRef/key"),
+                json!("k"),
+            ),
+            ("cpu_request", json!("7m"), format!("{container}/resources/requests/cpu"), json!("7m")),
+            ("cpu_limit", json!("7"), format!("{container}/resources/limits/cpu"), json!("7")),
+            ("memory_request", json!("7Mi"), format!("{container}/resources/requests/memory"), json!("7Mi")),
+            ("memory_limit", json!("7Gi"), format!("{container}/resources/limits/memory"), json!("7Gi")),
+            (
+                "ephemeral_storage_request",
+                json!("7Mi"),
+                format!("{container}/resources/requests/ephemeral-storage"),
+                json!("7Mi"),
+            ),
+            (
+                "ephemeral_storage_limit",
+                json!("7Gi"),
+                format!("{container}/resources/limits/ephemeral-storage"),
+                json!("7Gi"),
+            ),
+            ("service_account", json!("a"), "/spec/serviceAccountName".into(), json!("a")),
+            ("node_selector", json!({"disk": "ssd"}), "/spec/nodeSelector/disk".into(), json!("ssd")),
+            ("tolerations", json!([{"key": "gpu"}]), "/spec/tolerations/0/key".into(), json!("gpu")),
+            ("node_loss_tolerance", json!(7), "/spec/tolerations/0/tolerationSeconds".into(), json!(7)),
+            (
+                "affinity",
+                json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "t"}]}}),
+                "/spec/affinity/podAffinity/requiredDuringSchedulingIgnoredDuringExecution/0/topologyKey".into(),
+                json!("t"),
+            ),
+            ("runtime_class", json!("gvisor"), "/spec/runtimeClassName".into(), json!("gvisor")),
+            ("user_namespace", json!(true), "/spec/hostUsers".into(), json!(false)),
+            ("volumes", json!([volume]), "/spec/volumes/5/name".into(), json!("v")),
+            (
+                "volume_mounts",
+                json!([{"name": "podbay-run", "mountPath": "/more"}]),
+                format!("{container}/volumeMounts/5/mountPath"),
+                json!("/more"),
+            ),
+            ("init_containers", json!([{"name": "i"}]), "/spec/initContainers/0/name".into(), json!("i")),
+            ("pod_template_overrides", json!({"spec": {"hostname": "box"}}), "/spec/hostname".into(), json!("box")),
+            ("extra_annotations", json!({"a": "b"}), "/metadata/annotations/a".into(), json!("b")),
+            ("run_as_user", json!(7), "/spec/securityContext/runAsUser".into(), json!(7)),
+            ("run_as_group", json!(7), "/spec/securityContext/runAsGroup".into(), json!(7)),
+            ("fs_group", json!(7), "/spec/securityContext/fsGroup".into(), json!(7)),
+            ("run_as_non_root", json!(false), "/spec/securityContext/runAsNonRoot".into(), json!(false)),
+            ("read_only_root", json!(true), format!("{container}/securityContext/readOnlyRootFilesystem"), json!(true)),
+            (
+                "seccomp_profile",
+                json!("p.json"),
+                "/spec/securityContext/seccompProfile/localhostProfile".into(),
+                json!("p.json"),
+            ),
+        ];
+        // Other objects than the pod, or the client itself, are made by these; and one is part of the command.
+        let elsewhere = [
+            "allow_weaker_security",
+            "block_network",
+            "cluster_ranges",
+            "command_filter",
+            "default_labels",
+            "egress",
+            "idle_ttl",
+            "ingress",
+            "label_prefix",
+            "namespace_labels",
+            "namespace_per_sandbox",
+            "namespace_quota",
+            "setup_script",
+            "startup_timeout",
+            "ttl",
+            "wait_for_node",
+            "warm_pool_name",
+            "warm_pool_size",
+        ];
+        let fields = serde_json::to_value(Config::default()).unwrap();
+        for field in fields.as_object().unwrap().keys() {
+            let named = examples.iter().any(|(name, ..)| name == field) || elsewhere.contains(&field.as_str());
+            assert!(named, "{field}: add an example of what it does to the pod");
+        }
+        for (field, value, pointer, wanted) in examples {
+            let mut changed = fields.clone();
+            changed[field] = value;
+            let with = |config: &Config| described(config).pointer(&pointer).cloned();
+            let config = serde_json::from_value(changed).unwrap();
+            assert_eq!(with(&config), Some(wanted.clone()), "{field}");
+            assert_ne!(with(&Config::default()), Some(wanted), "{field}");
+        }
+    }
 }

@@ -1,8 +1,8 @@
-//! Settings files: where they are, and which of them may be believed.
+//! Settings files: where they are, and which of them can be trusted.
 //!
-//! Three kinds of file hold settings, and each is opened in its own way. One that the user names is read whatever it is. The
-//! user's own is read only if nobody else could have written it. One that is merely found in the working directory may
-//! have been put there by a sandbox: it has little power (see `project`), and mustn't be able to hang or flood the reader.
+//! There are three kinds of settings file, and each is opened in its own way. A file that the user names is read, whatever it is.
+//! The user's own file is read only if nobody else could have written it. A file that is merely found in the working directory
+//! may have been put there by a sandbox: it has little power (see `project`), and mustn't be able to block or flood the reader.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata, OpenOptions};
@@ -12,19 +12,18 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-/// The file that is looked for, in the user's configuration directory and in the working directory.
+/// The name of a settings file, in the user's configuration directory and in the working directory.
 pub const FILE: &str = "podbay.toml";
 
-/// The most that a settings file may have.
+/// The largest settings file, in bytes.
 const LARGEST: u64 = 1 << 20;
 
-/// How many links may lead to the user's own file; the kernel allows as many.
+/// How many symbolic links may lead to the user's own file; the kernel's limit is the same.
 const LINKS: usize = 40;
 
 /// The user's own file: `$XDG_CONFIG_HOME/podbay/podbay.toml`, else `~/.config/podbay/podbay.toml`.
 pub(super) fn of_user(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    // The specification of these directories wants relative paths to be ignored. Taken for real, one would make every
-    // working directory the user's own.
+    // The XDG specification says to ignore relative paths. Otherwise one would make every working directory the user's own.
     let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let directory = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))?;
     Some(directory.join("podbay").join(FILE))
@@ -38,15 +37,15 @@ pub(super) fn read_named(path: &Path) -> Result<String, String> {
 /// Reads the user's own file, if there is one.
 ///
 /// # Errors
-/// When somebody else could have written it. It isn't passed over in silence: the user's own rules may stand in it.
+/// When somebody else could have written it. It isn't just ignored, because the user's own rules may be in it.
 pub(super) fn read_own(path: &Path) -> Result<Option<String>, String> {
     let real = match vetted(path) {
         Ok(Some(real)) => real,
         Ok(None) => return Ok(None),
         Err(why) => {
             return Err(format!(
-                "this file isn't used, because {why}; make it yours alone (chown, chmod go-w), or name it with --config or \
-                 PODBAY_CONFIG if you trust it, or point XDG_CONFIG_HOME at a directory of yours"
+                "this file can't be trusted, because {why}; make sure that only you can write it (chown, chmod go-w), or name \
+                 it with --config or PODBAY_CONFIG if you trust it, or set XDG_CONFIG_HOME to a directory of yours"
             ));
         }
     };
@@ -58,8 +57,8 @@ pub(super) fn read_found(path: &Path) -> Result<Option<String>, String> {
     regular(path)?.map(bounded).transpose()
 }
 
-/// Opens a regular file, and nothing that it might be a link to. A FIFO would keep the reader waiting for ever, and a link
-/// could show another file's content in an error message.
+/// Opens a regular file, without following links. A FIFO would block the reader for ever, and a link could show another file's
+/// content in an error message.
 fn regular(path: &Path) -> Result<Option<File>, String> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let flags = i32::try_from(flags.bits()).map_err(|error| error.to_string())?;
@@ -81,15 +80,14 @@ fn bounded(file: File) -> Result<String, String> {
     let mut text = String::new();
     file.take(LARGEST + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
     match text.len() as u64 > LARGEST {
-        true => Err(format!("this file is larger than {} KiB, which no settings file needs to be", LARGEST >> 10)),
+        true => Err(format!("this file is larger than {} KiB, the most that a settings file may have", LARGEST >> 10)),
         false => Ok(text),
     }
 }
 
-/// Follows a path name by name, and refuses it if anybody but the user and root could change where it leads.
+/// Follows a path component by component, and refuses it if anybody but the user and root could change where it leads.
 ///
-/// Each directory is checked before anything in it is believed, so nothing can be exchanged in between: those who could
-/// do that are the user and root.
+/// Each directory is checked before anything in it is used, so that only the user and root could swap something in between.
 fn vetted(path: &Path) -> Result<Option<PathBuf>, String> {
     let mut real = PathBuf::from("/");
     let mut ahead: Vec<OsString> = Vec::new();
@@ -112,7 +110,8 @@ fn vetted(path: &Path) -> Result<Option<PathBuf>, String> {
         if links > LINKS {
             return Err(format!("too many symbolic links lead to it, the last of them {}", next.display()));
         }
-        let target = std::fs::read_link(&next).map_err(|error| format!("{} can't be read: {error}", next.display()))?;
+        let target =
+            std::fs::read_link(&next).map_err(|error| format!("can't read the link {}: {error}", next.display()))?;
         if target.is_absolute() {
             real = PathBuf::from("/");
         }
@@ -121,7 +120,7 @@ fn vetted(path: &Path) -> Result<Option<PathBuf>, String> {
     Ok(Some(real))
 }
 
-/// Puts the names of a path on the stack of those that are still to be followed.
+/// Pushes the components of a path onto the stack of those still to be followed.
 fn push(ahead: &mut Vec<OsString>, path: &Path) {
     let names = path.components().rev().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),
@@ -134,9 +133,9 @@ fn push(ahead: &mut Vec<OsString>, path: &Path) {
 fn look(path: &Path) -> Result<Option<Metadata>, String> {
     match std::fs::symlink_metadata(path) {
         Ok(meta) => Ok(Some(meta)),
-        // A user who may not even look has no settings there.
+        // A path that leads through something else than a directory leads to no settings.
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
-        Err(error) => Err(format!("{} can't be looked at: {error}", path.display())),
+        Err(error) => Err(format!("can't stat {}: {error}", path.display())),
     }
 }
 
@@ -145,7 +144,7 @@ fn check(path: &Path, meta: &Metadata) -> Result<(), String> {
     if meta.uid() != us && meta.uid() != 0 {
         return Err(format!("{} belongs to user {}, and you are user {us}", path.display(), meta.uid()));
     }
-    // The mode of a link means nothing. In a sticky directory, what belongs to us or root can't be exchanged by others.
+    // The mode of a link means nothing. In a sticky directory, others can't replace what belongs to us or root.
     if meta.is_symlink() || meta.is_dir() && meta.mode() & 0o1000 != 0 {
         return Ok(());
     }

@@ -1,34 +1,35 @@
-//! What a program's flags add to the settings of its surroundings.
+//! Settings from a program's flags.
 
 use super::value::Value;
-use super::{Config, ConfigError, Kind, Layer, Setting, bad, setting, unknown};
+use super::{Config, ConfigError, Kind, Layer, Setting, bad, lookup, unknown};
 
 impl Config {
-    /// Sets a value as [`set`](Self::set) does, for a flag whose name is told in errors and by [`entries`](Self::entries).
+    /// Sets a value as [`set`](Self::set) does, for a flag that errors and [`entries`](Self::entries) name as the source.
     ///
     /// # Errors
-    /// When the setting is unknown or the value makes no sense.
+    /// When the setting is unknown or the value is invalid.
     pub fn set_by(&mut self, flag: &str, key: &str, text: &str) -> Result<(), ConfigError> {
         let setting = known(flag, key)?;
         let value = Value::parse(setting.kind, text).map_err(bad(flag, key))?;
         self.put(setting, Layer::Code, flag, value)
     }
 
-    /// Adds an item to a list: what a flag says that may be repeated doesn't take away what a file says.
+    /// Adds an item to a list: a flag that may be repeated keeps what a file says.
     ///
     /// # Errors
-    /// When there is no such list.
+    /// When there is no such list, or the item is invalid.
     pub fn add_item(&mut self, flag: &str, key: &str, item: impl Into<String>) -> Result<(), ConfigError> {
         let setting = known(flag, key)?;
-        if setting.kind != Kind::List {
+        if !matches!(setting.kind, Kind::List | Kind::Mounts) {
             return Err(bad(flag, key)("it isn't a list".to_owned()));
         }
         let mut list = self.list(key);
         list.push(item.into());
-        self.put(setting, Layer::Code, flag, Value::List(list))
+        let value = Value::from_json(setting.kind, &list.into()).map_err(bad(flag, key))?;
+        self.put(setting, Layer::Code, flag, value)
     }
 
-    /// Adds a name with its text to a table, in place of the one of that name.
+    /// Adds an entry to a table; it replaces one of the same name.
     ///
     /// # Errors
     /// When there is no such table.
@@ -49,17 +50,18 @@ impl Config {
 
     /// The namespace of sandboxes on a cluster, if one is set.
     pub fn namespace(&self) -> Option<&str> {
-        self.text("raw.namespace")
+        self.text("cluster.namespace")
     }
 
-    /// Whether a setting has a value from any of the places.
+    /// Whether any source sets this.
     pub fn is_set(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
 }
 
-fn known(from: &str, key: &str) -> Result<&'static Setting, ConfigError> {
-    setting::find(key).ok_or_else(|| unknown(from, key, setting::nearest(key)))
+/// The setting of a key.
+pub(super) fn known(from: &str, key: &str) -> Result<&'static Setting, ConfigError> {
+    lookup::find(key).ok_or_else(|| unknown(from, key, lookup::hint(key)))
 }
 
 #[cfg(test)]
@@ -83,7 +85,7 @@ mod tests {
     fn flags_say_who_they_are_when_they_make_no_sense() {
         let mut config = Config::default();
         let unknown = config.set_by("--set", "pollicy.root", "/x").unwrap_err().to_string();
-        assert_eq!(unknown, "--set: there is no setting \"pollicy.root\"; did you mean \"policy.root\"?");
+        assert_eq!(unknown, "--set: unknown setting \"pollicy.root\"; did you mean \"policy.root\"?");
         let bad = config.set_by("--set", "ttl", "soon").unwrap_err().to_string();
         assert!(bad.starts_with("--set: ttl: \"soon\" isn't a time"), "{bad}");
         assert!(config.add_item("--x", "ttl", "1").unwrap_err().to_string().contains("isn't a list"));

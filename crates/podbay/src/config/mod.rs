@@ -1,14 +1,18 @@
-//! Settings, and which of the places that they come from may say what.
+//! Settings: where they come from, which source wins, and which source may set what.
 //!
-//! What code or flags say beats the environment (`PODBAY_…`), that beats a project's `podbay.toml`, that beats the user's own
-//! file, and that beats the defaults. All of these have full power but one: a `podbay.toml` that is merely found in the
-//! working directory may have been written by a sandbox, so it can only narrow what holds without it.
+//! Code and flags override the environment (`PODBAY_…`), which overrides a project's `podbay.toml`, which overrides the user's
+//! own file, which overrides the defaults. All of them have full power except a `podbay.toml` that is merely found in the
+//! working directory: a sandbox may have written it, so it can only narrow what holds without it.
 //!
-//! [`SETTINGS`] is the one table of them all: the file's keys, the environment's names, the command line's help, the
-//! documentation and what a project may do come from it. Unknown keys are rejected, and the error suggests the closest match.
+//! [`SETTINGS`] is the one table of them all: the file's keys, the environment's variables, the command line's flags and help,
+//! the documentation and Python's dataclasses are made from it. Unknown keys are rejected, and the error suggests the closest
+//! match.
 
 mod file;
 mod flags;
+#[cfg(test)]
+mod generated;
+mod lookup;
 mod process;
 mod project;
 mod providers;
@@ -21,55 +25,60 @@ use std::time::Duration;
 
 pub use file::FILE;
 use serde_json::Value as Json;
-pub use setting::{Kind, ProjectPower, SETTINGS, Setting};
+pub use setting::{Flag, Kind, ProjectPower, SETTINGS, Setting};
 use value::Value;
 
 use crate::audit::{Audit, JsonLines};
 use crate::policy::{CommandRules, Matching, Policy};
 
-/// Names that begin with `PODBAY_` and are no settings.
-const NOT_SETTINGS: [&str; 11] = [
-    "PODBAY_BENCH_BINARY",
+/// Variables that begin with `PODBAY_` but aren't settings: the settings file itself, a directory of daemons to build with,
+/// and podbayd's own token.
+const NOT_SETTINGS: [&str; 3] = ["PODBAY_CONFIG", "PODBAY_DAEMON_DIR", "PODBAY_TOKEN"];
+
+/// Variables of the tests, which run programs that read settings. Released programs don't know them.
+#[cfg(debug_assertions)]
+const OF_TESTS: [&str; 8] = [
     "PODBAY_CACHE",
-    "PODBAY_CONFIG",
-    "PODBAY_DAEMON_DIR",
-    "PODBAY_LOG",
+    "PODBAY_LANDLOCK_ABI",
     "PODBAY_LONG",
     "PODBAY_PYTHON",
+    "PODBAY_RECORD",
     "PODBAY_REQUIRE",
     "PODBAY_RIG",
     "PODBAY_RIG_NAME",
-    "PODBAY_TOKEN",
 ];
+
+#[cfg(not(debug_assertions))]
+const OF_TESTS: [&str; 0] = [];
 
 /// Why settings can't be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// There is no such setting.
-    #[error("{from}: there is no setting {key:?}; {hint}")]
+    #[error("{from}: unknown setting {key:?}; {hint}")]
     UnknownKey {
-        /// Where it stands.
+        /// The file, flag or other source that has it.
         from: String,
         /// The key.
         key: String,
-        /// What was meant, perhaps.
+        /// What was probably meant.
         hint: String,
     },
-    /// A value makes no sense.
+    /// A value is invalid.
     #[error("{from}: {key}: {reason}")]
     BadValue {
-        /// Where it stands.
+        /// The file, flag or other source that has it.
         from: String,
         /// The setting.
         key: String,
         /// What is wrong with it, and what would be right.
         reason: String,
     },
-    /// A project's file sets what it has no power over.
+    /// A project's file sets something that it isn't allowed to set.
     #[error(
-        "{from}: {key}: a file in the project can't set this, because a sandbox or a cloned repository may have written it. If \
-         you want it, use {}",
+        "{from}: {key}: a file in the project can't set this, because a sandbox or a cloned repository may have written it. To \
+         set it, use {}",
         project::instead(key, variable)
     )]
     NotForProjects {
@@ -90,12 +99,12 @@ pub enum ConfigError {
     },
 }
 
-/// Where a value comes from. The later ones win.
+/// The source of a value. Later ones win.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Layer {
-    /// The user's own file, or the one that was named in its place.
+    /// The user's own file, or the one named in its place.
     File,
-    /// What was found in the working directory.
+    /// A file found in the working directory.
     Project,
     /// `PODBAY_…`.
     Environment,
@@ -111,16 +120,16 @@ struct Given {
     value: Value,
 }
 
-/// A setting that holds, for people to see.
+/// A setting that is in effect, for people to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// Its key.
     pub key: &'static str,
-    /// Where it comes from; more than one place where a project adds to a list.
+    /// Its source; several where a project adds to a list.
     pub from: String,
-    /// What that place may do.
+    /// What that source may do.
     pub power: &'static str,
-    /// Its value as text. What may be secret is left out.
+    /// Its value as text, without what may be secret.
     pub value: String,
 }
 
@@ -134,19 +143,19 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads a file that was named, and so has full power.
+    /// Reads a file that the user named, and that therefore has full power.
     ///
     /// # Errors
-    /// When it can't be read, or a setting in it is unknown or makes no sense.
+    /// When it can't be read, or has an unknown setting or an invalid value.
     pub fn read_file(&mut self, path: &Path) -> Result<(), ConfigError> {
         let text = file::read_named(path).map_err(|reason| ConfigError::File { path: path.to_owned(), reason })?;
         self.read_toml(&text, &path.display().to_string())
     }
 
-    /// Reads the text of a file with full power. Errors tell its name.
+    /// Reads the text of a file with full power. Errors name it as `from`.
     ///
     /// # Errors
-    /// When it isn't TOML, or a setting in it is unknown or makes no sense.
+    /// When it isn't TOML, or has an unknown setting or an invalid value.
     pub fn read_toml(&mut self, text: &str, from: &str) -> Result<(), ConfigError> {
         self.read_text(text, from, Layer::File)
     }
@@ -169,16 +178,16 @@ impl Config {
     ) -> Result<(), ConfigError> {
         for (name, value) in table {
             let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
-            match (setting::find(&key), value) {
+            match (lookup::find(&key), value) {
                 (Some(setting), value) => {
                     let value = Value::from_json(setting.kind, value).map_err(bad(from, &key))?;
                     self.put(setting, layer, from, value)?;
                 }
-                // In a section that there isn't, the first key tells best what was meant.
-                (None, Json::Object(table)) if setting::is_section(&key) || !table.is_empty() => {
+                // In an unknown section, the first key shows best what was meant.
+                (None, Json::Object(table)) if lookup::is_section(&key) || !table.is_empty() => {
                     self.read_table(&key, table, from, layer)?;
                 }
-                _ => return Err(unknown(from, &key, setting::nearest(&key))),
+                _ => return Err(unknown(from, &key, lookup::hint(&key))),
             }
         }
         Ok(())
@@ -187,7 +196,7 @@ impl Config {
     /// Reads an environment.
     ///
     /// # Errors
-    /// When a variable `PODBAY_…` is unknown or makes no sense.
+    /// When a variable `PODBAY_…` is unknown or has an invalid value.
     pub fn read_environment(
         &mut self,
         variables: impl IntoIterator<Item = (String, String)>,
@@ -202,11 +211,12 @@ impl Config {
         layer: Layer,
     ) -> Result<(), ConfigError> {
         for (name, text) in variables {
-            if !name.starts_with("PODBAY_") || NOT_SETTINGS.contains(&name.as_str()) {
+            let other = NOT_SETTINGS.contains(&name.as_str()) || OF_TESTS.contains(&name.as_str());
+            if other || !name.starts_with("PODBAY_") {
                 continue;
             }
-            let Some(setting) = SETTINGS.iter().find(|setting| setting.variable() == name) else {
-                return Err(unknown(from, &name, setting::nearest_variable(&name)));
+            let Some(setting) = lookup::find_variable(&name) else {
+                return Err(unknown(from, &name, lookup::hint_for_variable(&name)));
             };
             let value = Value::parse(setting.kind, &text).map_err(bad(from, &name))?;
             self.put(setting, layer, from, value)?;
@@ -214,22 +224,20 @@ impl Config {
         Ok(())
     }
 
-    /// Sets a value, as a flag or code gives it.
+    /// Sets a value given as text.
     ///
     /// # Errors
-    /// When the setting is unknown or the value makes no sense.
+    /// When the setting is unknown or the value is invalid.
     pub fn set(&mut self, key: &str, text: &str) -> Result<(), ConfigError> {
-        let setting = setting::find(key).ok_or_else(|| unknown("settings", key, setting::nearest(key)))?;
-        let value = Value::parse(setting.kind, text).map_err(bad("settings", key))?;
-        self.put(setting, Layer::Code, "settings", value)
+        self.set_by("settings", key, text)
     }
 
-    /// Sets a value, as code in another language gives it.
+    /// Sets a value given by code in another language.
     ///
     /// # Errors
-    /// When the setting is unknown or the value makes no sense.
+    /// When the setting is unknown or the value is invalid.
     pub fn set_value(&mut self, key: &str, value: &Json) -> Result<(), ConfigError> {
-        let setting = setting::find(key).ok_or_else(|| unknown("settings", key, setting::nearest(key)))?;
+        let setting = flags::known("settings", key)?;
         let value = Value::from_json(setting.kind, value).map_err(bad("settings", key))?;
         self.put(setting, Layer::Code, "settings", value)
     }
@@ -238,14 +246,14 @@ impl Config {
         if layer == Layer::Project {
             return self.narrow(setting, from, value);
         }
-        // Whichever is read first: the stronger place wins.
+        // The stronger source wins, in whichever order they are read.
         if self.values.get(setting.key).is_none_or(|before| before.layer <= layer) {
             self.values.insert(setting.key, Given { layer, from: from.to_owned(), value });
         }
         Ok(())
     }
 
-    /// What is set, in the order of keys.
+    /// What is set, in the order of the table.
     pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
         SETTINGS.iter().filter_map(|setting| {
             let value = self.effective(setting)?.shown(setting.kind);
@@ -260,11 +268,11 @@ impl Config {
         })
     }
 
-    /// What holds of a setting that isn't added up from several places.
+    /// The value that wins, for a setting that isn't added up from several sources.
     fn held(&self, key: &str) -> Option<&Given> {
         match (self.values.get(key), self.project.get(key)) {
             (Some(given), Some(_)) if given.layer > Layer::Project => Some(given),
-            // A project's value was compared with the file's when it was read; should the file have come later, the lower holds.
+            // A project's value was compared with the file's when it was read. If the file came later, the lower one wins.
             (Some(given), Some(project)) => match (given.value.amount(), project.value.amount()) {
                 (Some(given_amount), Some(asked)) if asked > given_amount => Some(given),
                 _ => Some(project),
@@ -280,27 +288,27 @@ impl Config {
 
     fn text(&self, key: &str) -> Option<&str> {
         match self.get(key) {
-            Some(Value::Text(text)) => Some(text),
+            Some(Value::Text(text) | Value::Secret(text)) => Some(text),
             _ => None,
         }
     }
 
     fn list(&self, key: &str) -> Vec<String> {
-        match setting::find(key).and_then(|setting| self.effective(setting)) {
+        match lookup::find(key).and_then(|setting| self.effective(setting)) {
             Some(Value::List(list)) => list,
             _ => Vec::new(),
         }
     }
 
-    fn number(&self, key: &str) -> Option<u64> {
+    fn time(&self, key: &str) -> Option<Duration> {
         match self.get(key) {
-            Some(Value::Number(number)) => Some(*number),
+            Some(Value::Time(time)) => Some(*time),
             _ => None,
         }
     }
 
     fn map(&self, key: &str) -> BTreeMap<String, String> {
-        match setting::find(key).and_then(|setting| self.effective(setting)) {
+        match lookup::find(key).and_then(|setting| self.effective(setting)) {
             Some(Value::Map(map)) => map,
             _ => BTreeMap::new(),
         }
@@ -317,12 +325,12 @@ impl Config {
 
     /// How long a sandbox lives.
     pub fn ttl(&self) -> Option<Duration> {
-        self.number("ttl").map(Duration::from_millis)
+        self.time("ttl")
     }
 
     /// How long a sandbox may be idle.
     pub fn idle_ttl(&self) -> Option<Duration> {
-        self.number("idle_ttl").map(Duration::from_millis)
+        self.time("idle_ttl")
     }
 
     /// The rules on paths and commands.
@@ -345,7 +353,7 @@ impl Config {
         }
     }
 
-    /// The audit, if there is a file for it.
+    /// The audit log; it records nothing unless `audit.file` is set.
     ///
     /// # Errors
     /// When the file can't be opened.
@@ -358,11 +366,7 @@ impl Config {
     }
 }
 
-fn unknown(from: &str, key: &str, nearest: Option<String>) -> ConfigError {
-    let hint = match nearest {
-        Some(nearest) => format!("did you mean {nearest:?}?"),
-        None => "'podbay config --all' lists all settings".to_owned(),
-    };
+fn unknown(from: &str, key: &str, hint: String) -> ConfigError {
     ConfigError::UnknownKey { from: from.to_owned(), key: key.to_owned(), hint }
 }
 
@@ -371,5 +375,7 @@ fn bad(from: &str, key: &str) -> impl FnOnce(String) -> ConfigError {
     move |reason| ConfigError::BadValue { from, key, reason }
 }
 
+#[cfg(test)]
+mod effects;
 #[cfg(test)]
 mod tests;

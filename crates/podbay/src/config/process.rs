@@ -1,4 +1,4 @@
-//! The settings of a process: files, the environment, what is in the working directory.
+//! The settings of a process: from files, the environment and the working directory.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,15 +10,15 @@ impl Config {
     /// working directory, and the environment.
     ///
     /// # Errors
-    /// When a setting is unknown or makes no sense, a file that was named isn't there, or one may not be used.
+    /// When a setting is unknown or invalid, or a file can't be read or isn't safe to use.
     pub fn of_process() -> Result<Self, ConfigError> {
         Self::of_process_with(None)
     }
 
-    /// The same with this file in place of all that would be read otherwise.
+    /// The settings of this process, with this file instead of all others.
     ///
     /// # Errors
-    /// When a setting is unknown or makes no sense, or a file can't be read or may not be used.
+    /// When a setting is unknown or invalid, or a file can't be read or isn't safe to use.
     pub fn of_process_with(named: Option<&Path>) -> Result<Self, ConfigError> {
         Self::of_variables(named, &std::env::vars_os().collect::<Vec<_>>(), Path::new(""))
     }
@@ -26,7 +26,7 @@ impl Config {
     /// The settings of a process that has these variables and works in this directory.
     ///
     /// # Errors
-    /// When a setting is unknown or makes no sense, or a file can't be read or may not be used.
+    /// When a setting is unknown or invalid, or a file can't be read or isn't safe to use.
     pub fn of_variables(
         named: Option<&Path>,
         variables: &[(OsString, OsString)],
@@ -40,8 +40,8 @@ impl Config {
         let named = match (named, variable("PODBAY_CONFIG").map(PathBuf::from)) {
             (Some(file), _) => Some(file.to_owned()),
             (None, Some(path)) if path.is_relative() => {
-                let reason = "PODBAY_CONFIG has to be an absolute path: a relative one would give full power to a file of \
-                              whatever directory you are in";
+                let reason = "PODBAY_CONFIG has to be an absolute path: a relative one would give full power to a file in \
+                              whatever directory you work in";
                 return Err(ConfigError::File { path, reason: reason.into() });
             }
             (None, path) => path,
@@ -59,14 +59,14 @@ impl Config {
         {
             config.read_toml(&text, &path.display().to_string())?;
         }
-        // A value that isn't UTF-8 can't be a setting's; the name alone shows whether it was meant as one.
+        // A value that isn't UTF-8 can't be valid; the name shows whether it was meant as a setting.
         config.read_environment(
             variables
                 .iter()
                 .filter_map(|(name, value)| Some((name.to_str()?.to_owned(), value.to_string_lossy().into_owned()))),
         )?;
         let found = directory.join(FILE);
-        // Whoever works in the directory of their own file has read it already.
+        // In the directory of the user's own file, that file has been read already.
         let again = own.is_some_and(|own| std::fs::canonicalize(own).ok() == std::fs::canonicalize(&found).ok());
         if named.is_none()
             && !again
@@ -82,7 +82,7 @@ impl Config {
 mod tests {
     use super::*;
 
-    /// A user's directories, and one that they work in.
+    /// A user's home and working directory.
     struct Place(tempfile::TempDir);
 
     impl Place {

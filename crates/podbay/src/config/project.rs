@@ -1,7 +1,7 @@
 //! What a project may set: a `podbay.toml` found in the working directory, or a workspace's `.env`.
 //!
 //! A sandbox may have written these files, or a cloned repository brought them. So they can only leave the sandbox with less
-//! than it would have without them; the table of settings says how, setting by setting.
+//! than it would have without them; the table says for each setting how.
 
 use serde_json::Value as Json;
 
@@ -9,7 +9,7 @@ use super::setting::{ProjectPower, Setting};
 use super::value::Value;
 use super::{Config, ConfigError, Given, Layer, bad};
 
-/// How much is allowed without the project's word.
+/// How much is allowed without the project's file.
 enum Bound {
     Unlimited,
     Most(Value),
@@ -21,7 +21,7 @@ impl Config {
     /// Read what has full power first, so that this file is compared with it.
     ///
     /// # Errors
-    /// When it sets something that a project may not set, or something unknown or senseless.
+    /// When it sets something that a project may not set, has an unknown setting or an invalid value.
     pub fn read_project_toml(&mut self, text: &str, from: &str) -> Result<(), ConfigError> {
         self.read_text(text, from, Layer::Project)
     }
@@ -29,7 +29,7 @@ impl Config {
     /// Reads variables that come from a project's `.env` file: they have the power of a project's settings file.
     ///
     /// # Errors
-    /// When one sets something that a project may not set, or is unknown or makes no sense.
+    /// When one sets something that a project may not set, is unknown or has an invalid value.
     pub fn read_project_variables(
         &mut self,
         variables: impl IntoIterator<Item = (String, String)>,
@@ -38,7 +38,7 @@ impl Config {
         self.read_variables(variables, from, Layer::Project)
     }
 
-    /// Takes a project's word, if it only narrows.
+    /// Takes a project's value if it only narrows.
     pub(super) fn narrow(&mut self, setting: &'static Setting, from: &str, value: Value) -> Result<(), ConfigError> {
         match setting.project {
             ProjectPower::Nothing => {
@@ -49,35 +49,29 @@ impl Config {
                 });
             }
             ProjectPower::Choose => {}
-            ProjectPower::Lower(default) => self.check_lower(setting, default, from, &value)?,
+            ProjectPower::Lower => self.check_lower(setting, from, &value)?,
             ProjectPower::Add => self.check_labels(setting, from, &value)?,
         }
         let value = match (self.project.remove(setting.key), setting.project) {
             (Some(before), ProjectPower::Add) => sum(&before.value, &value),
-            (Some(before), ProjectPower::Lower(_)) if before.value.amount() < value.amount() => before.value,
+            (Some(before), ProjectPower::Lower) if before.value.amount() < value.amount() => before.value,
             _ => value,
         };
         self.project.insert(setting.key, Given { layer: Layer::Project, from: from.to_owned(), value });
         Ok(())
     }
 
-    fn check_lower(
-        &self,
-        setting: &'static Setting,
-        default: Option<&str>,
-        from: &str,
-        value: &Value,
-    ) -> Result<(), ConfigError> {
+    fn check_lower(&self, setting: &'static Setting, from: &str, value: &Value) -> Result<(), ConfigError> {
         let refuse = |reason: String| Err(bad(from, setting.key)(reason));
         let Some(asked) = value.amount().filter(|amount| *amount > 0.0) else {
             return refuse(format!(
-                "a project can only lower a limit, to an amount above zero: {} isn't one",
+                "a project can only lower this limit, to more than zero; {} doesn't",
                 value.shown(setting.kind)
             ));
         };
-        match self.bound(setting, default)? {
+        match self.bound(setting)? {
             Bound::Most(most) if most.amount().is_none_or(|most| asked > most) => refuse(format!(
-                "a project can only lower a limit, and {} is more than {}; to raise it, use {}",
+                "a project can only lower this limit, and {} is more than {}; to raise it, use {}",
                 value.shown(setting.kind),
                 most.shown(setting.kind),
                 instead(setting.key, &setting.variable()),
@@ -86,8 +80,8 @@ impl Config {
         }
     }
 
-    /// What holds without the project's word, apart from the environment and code, which beat it anyway.
-    fn bound(&self, setting: &'static Setting, default: Option<&str>) -> Result<Bound, ConfigError> {
+    /// What holds without the project's file, apart from the environment and code, which override it anyway.
+    fn bound(&self, setting: &'static Setting) -> Result<Bound, ConfigError> {
         if let Some(given) = self.values.get(setting.key).filter(|given| given.layer < Layer::Project) {
             return Ok(match &given.value {
                 Value::None => Bound::Unlimited,
@@ -101,33 +95,33 @@ impl Config {
                 .memory
                 .map_or(Bound::Unlimited, |most| Bound::Most(Value::Number(most))));
         }
-        match default {
+        match setting.default {
             None => Ok(Bound::Unlimited),
             Some(text) => Value::parse(setting.kind, text).map(Bound::Most).map_err(bad("defaults", setting.key)),
         }
     }
 
-    /// Labels find sandboxes again, and on a cluster they select them.
+    /// Sandboxes are found by labels, and on a cluster selected by them.
     fn check_labels(&self, setting: &Setting, from: &str, value: &Value) -> Result<(), ConfigError> {
         let Value::Map(labels) = value else { return Ok(()) };
         let refuse = |reason: String| Err(bad(from, setting.key)(reason));
-        // Those with a domain say whose conversation a sandbox belongs to, or are the cluster's.
+        // Labels with a domain say whose conversation a sandbox belongs to, or mean something to the cluster.
         if let Some(key) = labels.keys().find(|key| key.contains('/')) {
-            return refuse(format!("a project's labels have no '/' in their names, and {key:?} has one"));
+            return refuse(format!("a project's labels can't have a '/' in their names, as {key:?} has"));
         }
-        // A cluster whose owner chose the prefix may have NetworkPolicies and quotas that go by these labels.
+        // Where somebody chose the prefix, the cluster's NetworkPolicies and quotas may select by these labels.
         match self.values.contains_key("raw.label_prefix") {
             true => refuse(format!(
-                "raw.label_prefix is set, so the cluster may act on labels, and a project can't choose them; use {}",
+                "raw.label_prefix is set, so the cluster may act on labels, and a project can't add any; use {}",
                 instead(setting.key, &setting.variable())
             )),
             false => Ok(()),
         }
     }
 
-    /// The same once more, for a prefix that was set after the project was read.
+    /// Checks a project's labels again, for a prefix that was set after the project was read.
     pub(super) fn check_project_labels(&self) -> Result<(), ConfigError> {
-        match (self.project.get("labels"), super::setting::find("labels")) {
+        match (self.project.get("labels"), super::lookup::find("labels")) {
             (Some(labels), Some(setting)) => self.check_labels(setting, &labels.from, &labels.value),
             _ => Ok(()),
         }
@@ -142,7 +136,7 @@ impl Config {
     }
 }
 
-/// Where to put what a project can't set.
+/// Where to put a setting that a project can't set.
 pub(super) fn instead(key: &str, variable: &str) -> String {
     format!(
         "your own file (~/.config/podbay/podbay.toml), the variable {variable}, --set {key}=…, or a file named by --config \
@@ -150,7 +144,7 @@ pub(super) fn instead(key: &str, variable: &str) -> String {
     )
 }
 
-/// Both together; where they contradict each other, the second.
+/// Both together; the second wins where they contradict each other.
 fn sum(first: &Value, second: &Value) -> Value {
     match (first, second) {
         (Value::List(first), Value::List(second)) => {

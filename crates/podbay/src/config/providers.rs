@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use podbay_client::provider::Provider;
+use podbay_client::quantity::{format_size, format_time};
 use podbay_k8s::{Access, Cluster, raw};
+use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
-use super::setting::{Kind, SETTINGS};
-use super::value::Value;
-use super::{Config, ConfigError, bad};
+use super::setting::SETTINGS;
+use super::value::quantity;
+use super::{Config, ConfigError, bad, lookup};
 
-/// How the settings that hold for more than raw mode are called in its own configuration.
-const SHARED: [(&str, &str); 5] = [
+/// Settings of all modes, and the fields of raw mode's configuration that they fill.
+const SHARED_WITH_RAW: [(&str, &str); 5] = [
     ("env", "env"),
     ("labels", "default_labels"),
     ("ttl", "ttl"),
@@ -19,14 +21,18 @@ const SHARED: [(&str, &str); 5] = [
     ("cluster.command_filter", "command_filter"),
 ];
 
-/// Settings of raw mode that say which cluster is meant, and not how a sandbox is made.
-const ACCESS: [&str; 3] = ["kubeconfig", "context", "namespace"];
+/// The same for local mode, apart from times, which it counts in milliseconds.
+#[cfg(target_os = "linux")]
+const SHARED_WITH_LOCAL: [(&str, &str); 2] = [("env", "env"), ("labels", "labels")];
+
+/// A pod's requests with their limits. The pod's manifest sees to ephemeral storage itself.
+const REQUESTS: [(&str, &str); 2] = [("raw.cpu_request", "raw.cpu_limit"), ("raw.memory_request", "raw.memory_limit")];
 
 impl Config {
     /// The provider that `mode` names, with these settings.
     ///
     /// # Errors
-    /// When a setting makes no sense, or what the provider needs isn't there.
+    /// When a setting is invalid, or something that the provider needs is missing.
     pub async fn provider(&self) -> podbay_client::Result<Arc<dyn Provider>> {
         match self.mode() {
             "raw" => Ok(Arc::new(self.raw_provider().await?)),
@@ -34,15 +40,15 @@ impl Config {
             _ => Ok(Arc::new(self.local_provider()?)),
             #[cfg(not(target_os = "linux"))]
             mode => Err(podbay_client::Error::Provider(
-                format!("mode {mode} needs Linux: use mode raw, which makes sandboxes on a cluster").into(),
+                format!("mode {mode} needs Linux; use mode raw, which runs sandboxes on a cluster").into(),
             )),
         }
     }
 
-    /// The provider of plain pods, with these settings. The cluster isn't asked yet.
+    /// The provider of plain pods, with these settings. Nothing is sent to the cluster yet.
     ///
     /// # Errors
-    /// When a setting makes no sense, or there is no way to a cluster.
+    /// When a setting is invalid, or there are no credentials for a cluster.
     pub async fn raw_provider(&self) -> podbay_client::Result<raw::Raw> {
         let config = self.raw().map_err(|error| podbay_client::Error::Provider(Box::new(error)))?;
         Ok(raw::Raw::new(self.cluster().await?, config)?)
@@ -51,43 +57,73 @@ impl Config {
     /// The cluster, and the namespace in it.
     ///
     /// # Errors
-    /// When there is no way to it.
+    /// When settings contradict each other, or there are no credentials.
     pub async fn cluster(&self) -> podbay_client::Result<Cluster> {
-        let text = |key: &str| self.text(key).map(str::to_owned);
-        let access = Access {
-            kubeconfig: text("raw.kubeconfig").map(Into::into),
-            context: text("raw.context"),
-            namespace: text("raw.namespace"),
-            ..Access::default()
-        };
-        Ok(Cluster::connect(&access).await?)
+        Ok(Cluster::connect(&self.access()).await?)
     }
 
-    /// How sandboxes in raw mode shall be.
+    /// Which API server to talk to, and as whom. An empty text is as good as none: it lifts what a weaker source says.
+    pub(super) fn access(&self) -> Access {
+        let text = |key: &str| self.text(key).filter(|text| !text.is_empty()).map(str::to_owned);
+        Access {
+            kubeconfig: text("cluster.kubeconfig").map(Into::into),
+            context: text("cluster.context"),
+            namespace: text("cluster.namespace"),
+            api_url: text("cluster.api_url"),
+            token: text("cluster.token"),
+            token_file: text("cluster.token_file").map(Into::into),
+            ca_file: text("cluster.ca_file").map(Into::into),
+        }
+    }
+
+    /// The configuration of raw mode.
     ///
     /// # Errors
-    /// When a setting isn't shaped as Kubernetes wants it.
+    /// When a setting doesn't have the shape that Kubernetes wants.
     pub fn raw(&self) -> Result<raw::Config, ConfigError> {
         self.check_project_labels()?;
-        let own = SETTINGS.iter().filter_map(|setting| Some((setting, setting.key.strip_prefix("raw.")?)));
-        let own = own.filter(|(_, field)| !ACCESS.contains(field));
-        let shared = SHARED.iter().filter_map(|(key, field)| Some((super::setting::find(key)?, *field)));
-        let mut fields = serde_json::Map::new();
+        let mut config = serde_json::to_value(raw::Config::default()).unwrap_or_default();
+        self.fill::<raw::Config>(&mut config, "raw.", &SHARED_WITH_RAW)?;
+        // A pod can't request more than its limit, and the default would where only the limit was lowered.
+        for (request, limit) in REQUESTS {
+            let (request_field, limit_field) = (request.trim_start_matches("raw."), limit.trim_start_matches("raw."));
+            let amount = |field: &str| config[field].as_str().and_then(quantity);
+            if !self.is_set(request) && amount(request_field) > amount(limit_field) {
+                config[request_field] = config[limit_field].clone();
+            }
+        }
+        serde_json::from_value(config).map_err(|error| bad("settings", "raw")(error.to_string()))
+    }
+
+    /// Puts what is set into the fields of a provider's configuration: each setting of the section into the field of its
+    /// name, at the top or one level below, and those that are shared into the fields that are named here.
+    fn fill<T: DeserializeOwned>(
+        &self,
+        config: &mut Json,
+        section: &str,
+        shared: &[(&str, &str)],
+    ) -> Result<(), ConfigError> {
+        let own = SETTINGS.iter().filter_map(|setting| Some((setting, setting.key.strip_prefix(section)?)));
+        let shared = shared.iter().filter_map(|(key, field)| Some((lookup::find(key)?, *field)));
         for (setting, field) in own.chain(shared) {
             let (Some(value), Some(given)) = (self.effective(setting), self.held(setting.key)) else { continue };
-            fields.insert(field.to_owned(), value.to_json(setting.kind));
-            // One by one, so that the one which doesn't fit can be named.
-            let alone = Json::Object([(field.to_owned(), fields[field].clone())].into_iter().collect());
-            serde_json::from_value::<raw::Config>(alone)
-                .map_err(|error| bad(&given.from, setting.key)(format!("not as Kubernetes wants it: {error}")))?;
+            let Some(place) = place(config, field) else {
+                return Err(bad(&given.from, setting.key)("this build has no such option".into()));
+            };
+            *place = value.to_json(setting.kind);
+            // After each one, so that the one that doesn't fit can be named.
+            serde_json::from_value::<T>(config.clone()).map_err(|error| {
+                let api = if section == "raw." { "the Kubernetes API" } else { "local mode" };
+                bad(&given.from, setting.key)(format!("this isn't what {api} expects: {error}"))
+            })?;
         }
-        serde_json::from_value(Json::Object(fields)).map_err(|error| bad("settings", "raw")(error.to_string()))
+        Ok(())
     }
 
     /// The local provider, with these settings.
     ///
     /// # Errors
-    /// When its home can't be had, or a setting makes no sense.
+    /// When its home directory can't be used, or a setting is invalid.
     #[cfg(target_os = "linux")]
     pub fn local_provider(&self) -> podbay_client::Result<podbay_local::Local> {
         let options = self.local().map_err(|error| podbay_client::Error::Provider(Box::new(error)))?;
@@ -98,12 +134,24 @@ impl Config {
         Ok(podbay_local::Local::at(home).with(options))
     }
 
-    /// The limits that hold because nothing sets them: the key, and the value as text.
+    /// The options of local mode.
+    ///
+    /// # Errors
+    /// When a setting is invalid.
+    #[cfg(target_os = "linux")]
+    pub fn local(&self) -> Result<podbay_local::Options, ConfigError> {
+        let mut options = serde_json::to_value(podbay_local::Options::default()).unwrap_or_default();
+        self.fill::<podbay_local::Options>(&mut options, "local.", &SHARED_WITH_LOCAL)?;
+        let options: podbay_local::Options =
+            serde_json::from_value(options).map_err(|error| bad("settings", "local")(error.to_string()))?;
+        Ok(podbay_local::Options { ttl: self.ttl(), idle_ttl: self.idle_ttl(), ..options })
+    }
+
+    /// The limits that apply because nothing sets them: the key, and the value as text.
     pub fn default_limits(&self) -> Vec<(&'static str, String)> {
         match self.mode() {
             "raw" if !self.is_set("idle_ttl") => {
-                let day = Value::Number(raw::DAY * 1000).shown(Kind::Time);
-                vec![("idle_ttl", day)]
+                vec![("idle_ttl", format_time(std::time::Duration::from_secs(raw::DAY)))]
             }
             "local" => self.default_local_limits(),
             _ => Vec::new(),
@@ -114,18 +162,15 @@ impl Config {
     fn default_local_limits(&self) -> Vec<(&'static str, String)> {
         let default = podbay_local::default_limits();
         let memory = default.memory.filter(|_| podbay_local::can_limit_memory());
+        let shown = |limit: Option<String>| limit.unwrap_or_else(|| "unlimited".to_owned());
+        let count = |limit: Option<u64>| shown(limit.map(|limit| limit.to_string()));
         let limits = [
-            ("local.memory", memory),
-            ("local.cpu", None),
-            ("local.processes", default.processes),
-            ("local.descriptors", default.descriptors),
+            ("local.memory", shown(memory.map(format_size))),
+            ("local.cpu", shown(None)),
+            ("local.processes", count(default.processes)),
+            ("local.descriptors", count(default.descriptors)),
         ];
-        let unset = limits.into_iter().filter(|(key, _)| !self.is_set(key));
-        let shown = |(key, limit): (&'static str, Option<u64>)| {
-            let setting = super::setting::find(key)?;
-            Some((key, limit.map_or("unlimited".to_owned(), |limit| Value::Number(limit).shown(setting.kind))))
-        };
-        unset.filter_map(shown).collect()
+        limits.into_iter().filter(|(key, _)| !self.is_set(key)).collect()
     }
 
     /// There is no local mode here.
@@ -133,48 +178,14 @@ impl Config {
     fn default_local_limits(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
+}
 
-    /// How local sandboxes shall be.
-    ///
-    /// # Errors
-    /// When a mount makes no sense.
-    #[cfg(target_os = "linux")]
-    pub fn local(&self) -> Result<podbay_local::Options, ConfigError> {
-        use podbay_local::{Isolation, Limits, Network, Options, default_limits, parse_mount};
-        let default = default_limits();
-        // Set to none is no limit; not set is the default.
-        let limit = |key: &str, default| if self.is_set(key) { self.number(key) } else { default };
-        let origin = |key: &str| self.held(key).map_or_else(String::new, |given| given.from.clone());
-        let mount = |text: String| {
-            parse_mount(&text).map_err(|error| bad(&origin("local.mounts"), "local.mounts")(error.to_string()))
-        };
-        Ok(Options {
-            workspace: self.text("local.workspace").map(Into::into),
-            mounts: self.list("local.mounts").into_iter().map(mount).collect::<Result<_, _>>()?,
-            network: match self.text("local.network") {
-                Some("host") => Network::Host,
-                Some("host-unfenced") => Network::HostUnfenced,
-                _ => Network::None,
-            },
-            env: self.map("env"),
-            limits: Limits {
-                memory: limit("local.memory", default.memory),
-                cpu: match self.get("local.cpu") {
-                    Some(Value::Real(cpu)) => Some(*cpu),
-                    _ => None,
-                },
-                processes: limit("local.processes", default.processes),
-                disk: limit("local.disk", default.disk),
-                descriptors: limit("local.descriptors", default.descriptors),
-            },
-            isolation: match self.text("local.isolation") {
-                Some("landlock") => Isolation::Landlock,
-                _ => Isolation::Namespaces,
-            },
-            labels: self.map("labels"),
-            ttl: self.ttl(),
-            idle_ttl: self.idle_ttl(),
-        })
+/// The field of a configuration, at the top or one level below.
+fn place<'a>(config: &'a mut Json, field: &str) -> Option<&'a mut Json> {
+    let below = config.as_object()?.iter().find_map(|(group, value)| value.get(field).map(|_| group.clone()));
+    match config.get(field).is_some() {
+        true => config.get_mut(field),
+        false => config.get_mut(below?)?.get_mut(field),
     }
 }
 
@@ -186,8 +197,7 @@ mod tests {
     fn every_option_of_raw_mode_is_a_setting() {
         let Json::Object(fields) = serde_json::to_value(raw::Config::default()).unwrap() else { panic!("not fields") };
         let mut fields: Vec<String> = fields.into_iter().map(|(field, _)| field).collect();
-        fields.retain(|field| !SHARED.iter().any(|(_, shared)| shared == field));
-        fields.extend(ACCESS.map(str::to_owned));
+        fields.retain(|field| !SHARED_WITH_RAW.iter().any(|(_, shared)| shared == field));
         let mut settings: Vec<_> = SETTINGS.iter().filter_map(|setting| setting.key.strip_prefix("raw.")).collect();
         fields.sort_unstable();
         settings.sort_unstable();
@@ -247,7 +257,7 @@ mod tests {
     #[test]
     fn what_kubernetes_would_not_understand_is_named() {
         let mut config = Config::default();
-        config.set("raw.tolerations", r#"{"key": "gpu"}"#).unwrap();
+        config.set("raw.tolerations", r#"[{"key": 7}]"#).unwrap();
         let error = config.raw().unwrap_err().to_string();
         assert!(error.contains("raw.tolerations") && error.contains("Kubernetes"), "{error}");
         let error = config.set("raw.egress", "everything").unwrap_err().to_string();

@@ -1,4 +1,8 @@
-//! The table of all settings.
+//! The table of all settings: the only place that names them.
+//!
+//! The parser of `podbay.toml`, the environment's variables, the command line's flags and help, `docs/config.md` and Python's
+//! dataclasses are made from it. A setting of raw mode fills the field of [`raw::Config`](podbay_k8s::raw::Config) that has its
+//! name, one of local mode the field of `podbay_local::Options` or of its limits.
 
 use ProjectPower::{Add, Choose, Lower};
 
@@ -7,24 +11,32 @@ use ProjectPower::{Add, Choose, Lower};
 pub enum Kind {
     /// Any text.
     Text,
+    /// A text that is never shown, such as a token.
+    Secret,
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// Yes or no.
+    /// `true` or `false`.
     Flag,
-    /// A number.
+    /// A whole number.
     Count,
-    /// A number with a fraction.
+    /// A number, perhaps with a fraction.
     Real,
-    /// Bytes: a number, with `KiB`, `MiB`, `GiB`, `kB`, `MB` or `GB` if wanted.
+    /// Bytes: a number, or one with a unit such as `MiB` or `MB` ([`parse_size`](podbay_client::quantity::parse_size)).
     Size,
-    /// Time: a number of seconds, or with `ms`, `s`, `m`, `h`, `d`.
+    /// A time: seconds, or a number with a unit such as `m` ([`parse_time`](podbay_client::quantity::parse_time)).
     Time,
+    /// An amount as Kubernetes writes it, such as `500m` or `1Gi`.
+    Quantity,
     /// Several texts; in the environment separated by commas.
     List,
+    /// Several mounts ([`MountSpec`](podbay_client::mount::MountSpec)); in the environment separated by commas.
+    Mounts,
     /// The number of a user or group, or `none`.
     Id,
-    /// What Kubernetes calls it, in its own shape; in the environment as JSON.
-    Tree,
+    /// An object of the Kubernetes API; in the environment as JSON.
+    Object,
+    /// A list of objects of the Kubernetes API; in the environment as JSON.
+    Objects,
     /// Names with texts; in the environment `NAME=TEXT`, separated by commas.
     Map,
     /// A limit of that kind, or `none` (also `unlimited`).
@@ -32,12 +44,34 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind of value that a limit has; of anything else its own.
-    pub(super) fn of_limit(self) -> Self {
+    /// The kind of what is limited; for anything else the kind itself.
+    pub fn of_limit(self) -> Self {
         match self {
             Self::Limit(kind) => *kind,
             kind => kind,
         }
+    }
+}
+
+/// How a value is written: `size|none`, `local|raw`.
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Text | Self::Secret => "text",
+            Self::Choice(words) => return f.write_str(&words.join("|")),
+            Self::Flag => "true|false",
+            Self::Count | Self::Real => "number",
+            Self::Size => "size",
+            Self::Time => "time",
+            Self::Quantity => "quantity",
+            Self::List => "list",
+            Self::Mounts => "list of mounts",
+            Self::Id => "number|none",
+            Self::Object => "object",
+            Self::Objects => "list of objects",
+            Self::Map => "table",
+            Self::Limit(limited) => return write!(f, "{limited}|none"),
+        })
     }
 }
 
@@ -51,8 +85,8 @@ pub enum ProjectPower {
     Nothing,
     /// Choose any value.
     Choose,
-    /// Lower it below what holds otherwise: what the user's own file says, else this (without it, there is no limit).
-    Lower(Option<&'static str>),
+    /// Lower it below what the user's own file says, or else below the default.
+    Lower,
     /// Add to it; nothing that was set elsewhere is replaced or removed.
     Add,
 }
@@ -63,257 +97,189 @@ impl ProjectPower {
         match self {
             Self::Nothing => "no",
             Self::Choose => "choose",
-            Self::Lower(_) => "lower",
+            Self::Lower => "lower",
             Self::Add => "add",
         }
     }
 }
 
+/// A setting's own flag on the command line. Two settings of different modes can share one: `--memory` is `local.memory` or
+/// `raw.memory_limit`, and is read as the first of them in the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flag {
+    /// Its name without the dashes.
+    pub name: &'static str,
+    /// What help shows in place of a value.
+    pub value: &'static str,
+    /// Whether every command has it, or only those that create a sandbox.
+    pub global: bool,
+}
+
 /// One setting.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// Its key in the file.
+    /// Its key in `podbay.toml`.
     pub key: &'static str,
     /// What its value is.
     pub kind: Kind,
-    /// What it does, and what holds when it isn't set.
+    /// What it does.
     pub help: &'static str,
+    /// The default, as it would be written in the environment; nothing where there is none or it isn't a fixed value.
+    pub default: Option<&'static str>,
+    /// The default in words, where a value alone doesn't say it.
+    pub default_note: Option<&'static str>,
     /// What a settings file found in a project may do with it.
     pub project: ProjectPower,
+    /// Its flag on the command line; without one it is set by `--set`.
+    pub flag: Option<Flag>,
 }
 
 impl Setting {
     /// Its name in the environment.
     pub fn variable(&self) -> String {
-        format!("PODBAY_{}", self.key.to_ascii_uppercase().replace('.', "_"))
+        variable(self.key)
+    }
+
+    /// The default for people to read.
+    pub fn default_text(&self) -> &'static str {
+        self.default_note.or(self.default).unwrap_or("none")
+    }
+
+    /// The modes that it is for.
+    pub fn modes(&self) -> &'static [&'static str] {
+        match self.key.split_once('.').map_or(self.key, |(section, _)| section) {
+            "local" | "home" => &["local"],
+            "raw" => &["raw"],
+            "cluster" => CLUSTER_MODES,
+            _ => MODES,
+        }
+    }
+
+    /// Checks a value as a flag or variable gives it.
+    ///
+    /// # Errors
+    /// A sentence that says what would be right.
+    pub fn check(&self, text: &str) -> Result<(), String> {
+        super::value::Value::parse(self.kind, text).map(drop)
+    }
+
+    const fn is(self, default: &'static str) -> Self {
+        Self { default: Some(default), ..self }
+    }
+
+    const fn otherwise(self, note: &'static str) -> Self {
+        Self { default_note: Some(note), ..self }
     }
 
     const fn in_project(self, project: ProjectPower) -> Self {
         Self { project, ..self }
     }
+
+    const fn flag(self, name: &'static str, value: &'static str) -> Self {
+        Self { flag: Some(Flag { name, value, global: false }), ..self }
+    }
+
+    const fn global_flag(self, name: &'static str, value: &'static str) -> Self {
+        Self { flag: Some(Flag { name, value, global: true }), ..self }
+    }
+}
+
+/// The environment's name for a key.
+pub(super) fn variable(key: &str) -> String {
+    format!("PODBAY_{}", key.to_ascii_uppercase().replace('.', "_"))
 }
 
 const fn setting(key: &'static str, kind: Kind, help: &'static str) -> Setting {
-    Setting { key, kind, help, project: ProjectPower::Nothing }
+    Setting { key, kind, help, default: None, default_note: None, project: ProjectPower::Nothing, flag: None }
 }
+
+/// All modes.
+pub const MODES: &[&str] = &["local", "raw"];
+
+/// The modes whose sandboxes are on a cluster.
+const CLUSTER_MODES: &[&str] = &["raw"];
 
 const COUNT_LIMIT: Kind = Kind::Limit(&Kind::Count);
 const TIME_LIMIT: Kind = Kind::Limit(&Kind::Time);
 
 /// All settings.
 pub static SETTINGS: &[Setting] = &[
-    setting("mode", Kind::Choice(&["local", "raw"]), "which provider makes the sandboxes; local unless set"),
-    setting(
-        "home",
-        Kind::Text,
-        "where local sandboxes have their directories; the user's runtime directory unless set",
-    ),
-    setting("ttl", TIME_LIMIT, "how long a sandbox lives; for ever unless set").in_project(Lower(None)),
-    // The flag that chooses a cluster is read after the project, so the cluster's default bounds it everywhere.
-    setting(
-        "idle_ttl",
-        TIME_LIMIT,
-        "how long a sandbox may be without use, or none; one day on a cluster and for ever on this machine unless set",
-    )
-    .in_project(Lower(Some("1d"))),
-    setting("env", Kind::Map, "environment variables of every command"),
-    setting("labels", Kind::Map, "labels of every sandbox").in_project(Add),
-    setting(
-        "local.workspace",
-        Kind::Text,
-        "a directory of this machine at /workspace, kept; {id} stands for the sandbox's id; memory unless set",
-    ),
-    setting("local.mounts", Kind::List, "more of this machine's files: HOST[:INSIDE[:ro|rw]], read-only unless said"),
-    setting(
-        "local.network",
-        Kind::Choice(&["none", "host", "host-unfenced"]),
-        "what network there is; none unless set",
-    ),
-    setting(
-        "local.isolation",
-        Kind::Choice(&["namespaces", "landlock"]),
-        "how a sandbox is confined; namespaces unless set",
-    ),
-    setting(
-        "local.memory",
-        Kind::Limit(&Kind::Size),
-        "how much memory a sandbox may use, where a control group can limit it; half of this machine's unless set",
-    )
-    .in_project(Lower(None)),
-    setting(
-        "local.cpu",
-        Kind::Limit(&Kind::Real),
-        "how many processors a sandbox may use, such as 1.5; no limit unless set",
-    )
-    .in_project(Lower(None)),
-    setting("local.processes", COUNT_LIMIT, "how many processes and threads a sandbox may have; 4096 unless set")
-        .in_project(Lower(Some("4096"))),
-    setting("local.disk", Kind::Size, "how much a sandbox may write; 2 GiB of temporary files unless set")
-        .in_project(Lower(Some("2GiB"))),
-    setting(
-        "local.descriptors",
-        COUNT_LIMIT,
-        "how many descriptors one process may have open; 16384 unless set, or what the machine allows",
-    )
-    .in_project(Lower(Some("16384"))),
-    setting(
-        "cluster.command_filter",
-        Kind::Flag,
-        "a seccomp filter keeps commands in pods from io_uring, vsock and the like; yes unless set",
-    ),
-    setting("raw.kubeconfig", Kind::Text, "the kubeconfig file; what kubectl would use unless set"),
-    setting("raw.context", Kind::Text, "one of its contexts; the current one unless set"),
-    setting("raw.namespace", Kind::Text, "the namespace of the sandboxes; the context's unless set"),
-    setting("raw.image", Kind::Text, "the image, which needs a shell and head; python:3.12-slim unless set")
-        .in_project(Choose),
-    setting(
-        "raw.image_pull_policy",
-        Kind::Choice(&["Always", "IfNotPresent", "Never"]),
-        "when the image is pulled; IfNotPresent unless set",
-    ),
-    setting("raw.image_pull_secrets", Kind::List, "names of secrets for pulling it; none unless set"),
-    setting(
-        "raw.image_arch",
-        Kind::Choice(&["amd64", "arm64"]),
-        "the architecture of the nodes to run on; any that there is a podbayd for unless set",
-    ),
-    setting(
-        "raw.setup_script",
-        Kind::Text,
-        "a shell script that every new sandbox runs once, before anybody gets it; none unless set",
-    ),
-    setting("raw.workdir", Kind::Text, "where commands start, an empty volume; /workspace unless set"),
-    setting("raw.command", Kind::List, "what the container runs; a shell that waits unless set"),
-    setting(
-        "raw.env_from",
-        Kind::Tree,
-        "environment variables from Secrets and ConfigMaps of the namespace; none unless set",
-    ),
-    setting("raw.cpu_request", Kind::Text, "processor time that is set aside; 100m unless set"),
-    setting("raw.cpu_limit", Kind::Text, "the most processor time; 1000m unless set").in_project(Lower(Some("1000m"))),
-    setting("raw.memory_request", Kind::Text, "memory that is set aside; 256Mi unless set"),
-    setting("raw.memory_limit", Kind::Text, "the most memory; 1Gi unless set").in_project(Lower(Some("1Gi"))),
-    setting("raw.ephemeral_storage_request", Kind::Text, "disk that is set aside; 256Mi unless set"),
-    setting("raw.ephemeral_storage_limit", Kind::Text, "the most disk, volumes included; 5Gi unless set")
-        .in_project(Lower(Some("5Gi"))),
-    setting(
-        "raw.service_account",
-        Kind::Text,
-        "the pod's service account, without its token; the default one unless set",
-    ),
-    setting("raw.node_selector", Kind::Map, "labels of the nodes to run on; any node unless set"),
-    setting("raw.tolerations", Kind::Tree, "taints of nodes to put up with; none unless set"),
-    setting(
-        "raw.node_loss_tolerance",
-        Kind::Time,
-        "how long a sandbox stays on a node that the cluster has lost touch with; 300 s unless set",
-    ),
-    setting("raw.affinity", Kind::Tree, "which nodes to prefer or shun; none unless set"),
-    setting("raw.runtime_class", Kind::Text, "gVisor, Kata and the like; the cluster's default unless set"),
-    setting(
-        "raw.user_namespace",
-        Kind::Flag,
-        "gives pods a user namespace of their own (hostUsers: false), where nodes can; no unless set",
-    ),
-    setting("raw.volumes", Kind::Tree, "more volumes; none unless set"),
-    setting("raw.volume_mounts", Kind::Tree, "where they are in the container; none unless set"),
-    setting("raw.init_containers", Kind::Tree, "containers that run first; none unless set"),
-    setting("raw.pod_template_overrides", Kind::Tree, "merged into the pod, deeply; nothing unless set"),
-    setting(
-        "raw.allow_weaker_security",
-        Kind::Flag,
-        "lets overrides, volumes and init containers weaken what protects the cluster; no unless set",
-    ),
-    setting("raw.extra_annotations", Kind::Map, "more annotations of the pod; none unless set"),
-    setting("raw.label_prefix", Kind::Text, "what comes before the labels of users; user.podbay.dev/ unless set"),
-    setting("raw.run_as_user", Kind::Id, "the user's number, none where the cluster chooses it; 1000 unless set"),
-    setting("raw.run_as_group", Kind::Id, "the group's number, or none; 1000 unless set"),
-    setting("raw.fs_group", Kind::Id, "the number of the group that owns the volumes, or none; 1000 unless set"),
-    setting("raw.run_as_non_root", Kind::Flag, "the user root is refused; yes unless set"),
-    setting("raw.read_only_root", Kind::Flag, "the image's own files can't be changed; no unless set"),
-    setting("raw.seccomp_profile", Kind::Text, "RuntimeDefault, or a profile of the node; RuntimeDefault unless set"),
-    setting("raw.block_network", Kind::Flag, "no network but what egress and ingress allow; yes unless set"),
-    setting("raw.egress", Kind::Tree, "what may be reached from the sandbox; nothing unless set"),
-    setting(
-        "raw.cluster_ranges",
-        Kind::List,
-        "addresses that egress leaves out unless it names them; the private ranges unless set",
-    ),
-    setting("raw.ingress", Kind::Tree, "who may reach the sandbox; nobody unless set"),
-    setting("raw.startup_timeout", Kind::Time, "how long a pod may take to run; 120 s unless set"),
-    setting("raw.wait_for_node", Kind::Flag, "waits for a node where nodes are added on demand; no unless set"),
-    setting("raw.namespace_per_sandbox", Kind::Flag, "every sandbox has a namespace of its own; no unless set"),
-    setting("raw.namespace_labels", Kind::Map, "labels of these namespaces, such as Pod Security's; none unless set"),
-    setting("raw.namespace_quota", Kind::Map, "what all in such a namespace may use together; no quota unless set"),
-    setting("raw.warm_pool_size", Kind::Count, "how many pods wait to become sandboxes; 0 unless set"),
-    setting(
-        "raw.warm_pool_name",
-        Kind::Text,
-        "the pool's name, another for each way to make a pod; default unless set",
-    ),
-    setting(
-        "policy.root",
-        Kind::Text,
-        "confines file operations to a directory of the sandbox; the whole file system unless set",
-    ),
-    setting("policy.virtual_mode", Kind::Flag, "paths are relative to policy.root; no unless set"),
-    setting("policy.allow_prefixes", Kind::List, "only what lies below these may be changed; everything unless set"),
-    setting("policy.deny_prefixes", Kind::List, "what lies below these may not be changed; nothing unless set")
-        .in_project(Add),
-    setting("policy.rules_for_reads", Kind::Flag, "the prefixes hold for reading too; no unless set"),
-    setting("policy.deny_commands", Kind::List, "commands that may not be run, such as \"rm -rf\"; none unless set")
-        .in_project(Add),
-    setting("policy.match", Kind::Choice(&["words", "substring"]), "how command rules are compared; words unless set"),
-    setting("audit.file", Kind::Text, "where every operation is recorded, as lines of JSON; nowhere unless set"),
-    setting("audit.strict", Kind::Flag, "what can't be recorded isn't done; no unless set"),
+    setting("mode", Kind::Choice(MODES), "where sandboxes run: on this machine (local), or as plain pods on a Kubernetes cluster (raw)").is("local").global_flag("mode", "MODE"),
+    setting("home", Kind::Text, "the directory in which local sandboxes keep their state").otherwise("the user's runtime directory"),
+    setting("ttl", TIME_LIMIT, "how long a sandbox lives").in_project(Lower).flag("ttl", "TIME"),
+    // The flag that chooses a cluster is read after the project, so the cluster's default bounds a project everywhere.
+    setting("idle_ttl", TIME_LIMIT, "how long a sandbox lives without being used").is("1d").otherwise("1d on a cluster, none on this machine").in_project(Lower).flag("idle-ttl", "TIME"),
+    setting("env", Kind::Map, "environment variables of every command").flag("env", "KEY=VALUE"),
+    setting("labels", Kind::Map, "labels of every sandbox, by which 'podbay list' finds it").in_project(Add).flag("label", "KEY=VALUE"),
+    setting("local.workspace", Kind::Text, "a directory of this machine to use as /workspace, writable; {id} stands for the sandbox's id").otherwise("a temporary one, deleted with the sandbox").flag("workspace", "DIR"),
+    setting("local.mounts", Kind::Mounts, "more of this machine's files and directories: HOST[:INSIDE][:ro|rw], read-only unless rw").flag("mount", "HOST[:INSIDE][:rw]"),
+    setting("local.network", Kind::Choice(&["none", "host", "host-unfenced"]), "the network: none; this machine's (host); or this machine's including its abstract Unix sockets (host-unfenced)").is("none").flag("network", "NETWORK"),
+    setting("local.isolation", Kind::Choice(&["namespaces", "landlock"]), "how a sandbox is isolated; landlock protects less and is for machines without user namespaces").is("namespaces").flag("isolation", "HOW"),
+    setting("local.memory", Kind::Limit(&Kind::Size), "the most memory, enforced where a cgroup can limit it").otherwise("half of this machine's").in_project(Lower).flag("memory", "SIZE"),
+    setting("local.cpu", Kind::Limit(&Kind::Real), "the most CPUs, such as 1.5").in_project(Lower).flag("cpus", "NUMBER"),
+    setting("local.processes", COUNT_LIMIT, "the most processes and threads at once").is("4096").in_project(Lower).flag("processes", "NUMBER"),
+    setting("local.disk", Kind::Size, "the most disk space: of all temporary files together, and of each file in a directory of this machine").is("2GiB").otherwise("2GiB of temporary files").in_project(Lower).flag("disk", "SIZE"),
+    setting("local.descriptors", COUNT_LIMIT, "the most file descriptors per process, as far as the machine allows").is("16384").in_project(Lower),
+    setting("cluster.kubeconfig", Kind::Text, "the kubeconfig file").otherwise("what kubectl would use; in a pod, the pod's service account").global_flag("kubeconfig", "FILE"),
+    setting("cluster.context", Kind::Text, "the kubeconfig's context").otherwise("its current context").global_flag("context", "NAME"),
+    setting("cluster.namespace", Kind::Text, "the namespace of the sandboxes").otherwise("the context's").global_flag("namespace", "NAME"),
+    setting("cluster.api_url", Kind::Text, "the API server's URL; it replaces the kubeconfig, or only its server if a kubeconfig or context is set too").otherwise("the kubeconfig's"),
+    setting("cluster.token", Kind::Secret, "a bearer token for the API server; it replaces all other credentials").otherwise("the kubeconfig's credentials; in a pod, its service account's"),
+    setting("cluster.token_file", Kind::Text, "a file with the bearer token, read again every minute").otherwise("see cluster.token"),
+    setting("cluster.ca_file", Kind::Text, "a PEM file with the authorities that may sign the API server's certificate").otherwise("the kubeconfig's; in a pod, the pod's; else the system's"),
+    setting("cluster.command_filter", Kind::Flag, "a seccomp filter that keeps commands in pods from io_uring, vsock and new namespaces").is("true"),
+    setting("raw.image", Kind::Text, "the container image; it needs a shell and head").is("python:3.12-slim").in_project(Choose).flag("image", "IMAGE"),
+    setting("raw.image_pull_policy", Kind::Choice(&["Always", "IfNotPresent", "Never"]), "when to pull the image").is("IfNotPresent"),
+    setting("raw.image_pull_secrets", Kind::List, "the names of Secrets with credentials for pulling the image"),
+    setting("raw.image_arch", Kind::Choice(&["amd64", "arm64"]), "the architecture of the nodes to run on").otherwise("any that Podbay has a daemon for"),
+    setting("raw.setup_script", Kind::Text, "a shell script that runs once in every new sandbox before it is handed out"),
+    setting("raw.workdir", Kind::Text, "the working directory, an empty volume").is("/workspace"),
+    setting("raw.command", Kind::List, "the container's command").otherwise("a shell that waits"),
+    setting("raw.env_from", Kind::Object, "environment variables from Secrets and ConfigMaps of the namespace, by name"),
+    setting("raw.cpu_request", Kind::Quantity, "the CPU request; lowered to the limit if only that is set").is("100m"),
+    setting("raw.cpu_limit", Kind::Quantity, "the CPU limit").is("1000m").in_project(Lower).flag("cpus", "NUMBER"),
+    setting("raw.memory_request", Kind::Quantity, "the memory request; lowered to the limit if only that is set").is("256Mi"),
+    setting("raw.memory_limit", Kind::Quantity, "the memory limit").is("1Gi").in_project(Lower).flag("memory", "SIZE"),
+    setting("raw.ephemeral_storage_request", Kind::Quantity, "the ephemeral storage request; lowered to the limit if only that is set").is("256Mi"),
+    setting("raw.ephemeral_storage_limit", Kind::Quantity, "the ephemeral storage limit, emptyDir volumes included").is("5Gi").in_project(Lower).flag("disk", "SIZE"),
+    setting("raw.service_account", Kind::Text, "the pod's service account; its token isn't mounted").otherwise("the namespace's default").flag("service-account", "NAME"),
+    setting("raw.node_selector", Kind::Map, "labels of the nodes to run on"),
+    setting("raw.tolerations", Kind::Objects, "taints of nodes that the pod tolerates"),
+    setting("raw.node_loss_tolerance", Kind::Time, "how long a sandbox stays on a node that the cluster has lost contact with").is("300s"),
+    setting("raw.affinity", Kind::Object, "node and pod affinity"),
+    setting("raw.runtime_class", Kind::Text, "the RuntimeClass, such as gvisor or kata").otherwise("the cluster's default").flag("runtime-class", "NAME"),
+    setting("raw.user_namespace", Kind::Flag, "give the pod a user namespace of its own (hostUsers: false), where nodes support it").is("false"),
+    setting("raw.volumes", Kind::Objects, "additional volumes"),
+    setting("raw.volume_mounts", Kind::Objects, "where to mount them in the container"),
+    setting("raw.init_containers", Kind::Objects, "init containers"),
+    setting("raw.pod_template_overrides", Kind::Object, "merged into the pod, key by key"),
+    setting("raw.allow_weaker_security", Kind::Flag, "let overrides, volumes and init containers weaken what protects the cluster").is("false"),
+    setting("raw.extra_annotations", Kind::Map, "additional annotations of the pod"),
+    setting("raw.label_prefix", Kind::Text, "the prefix of users' labels").is("user.podbay.dev/"),
+    setting("raw.run_as_user", Kind::Id, "the user ID; none lets the cluster choose, as on OpenShift").is("1000"),
+    setting("raw.run_as_group", Kind::Id, "the group ID; none lets the cluster choose").is("1000"),
+    setting("raw.fs_group", Kind::Id, "the group ID that owns the volumes; none lets the cluster choose").is("1000"),
+    setting("raw.run_as_non_root", Kind::Flag, "refuse to run as root").is("true"),
+    setting("raw.read_only_root", Kind::Flag, "mount the image's file system read-only").is("false"),
+    setting("raw.seccomp_profile", Kind::Text, "the seccomp profile: RuntimeDefault, or the path of a profile on the node").is("RuntimeDefault"),
+    setting("raw.block_network", Kind::Flag, "block all traffic except what egress and ingress allow").is("true"),
+    setting("raw.egress", Kind::Objects, "what the sandbox may reach, as rules of a NetworkPolicy"),
+    setting("raw.cluster_ranges", Kind::List, "address ranges that egress excludes unless it names them").otherwise("the private ranges"),
+    setting("raw.ingress", Kind::Objects, "who may reach the sandbox, as rules of a NetworkPolicy"),
+    setting("raw.startup_timeout", Kind::Time, "how long a pod may take to start").is("120s").flag("startup-timeout", "TIME"),
+    setting("raw.wait_for_node", Kind::Flag, "wait for a node instead of failing when none fits, for clusters that add nodes on demand").is("false"),
+    setting("raw.namespace_per_sandbox", Kind::Flag, "give every sandbox a namespace of its own").is("false"),
+    setting("raw.namespace_labels", Kind::Map, "labels of these namespaces, such as those of Pod Security"),
+    setting("raw.namespace_quota", Kind::Map, "the ResourceQuota of such a namespace"),
+    setting("raw.warm_pool_size", Kind::Count, "how many pods to keep ready in the warm pool").is("0"),
+    setting("raw.warm_pool_name", Kind::Text, "the warm pool's name; clients whose pods differ need pools with different names").is("default"),
+    setting("policy.root", Kind::Text, "confine file operations to this directory of the sandbox").otherwise("the whole file system"),
+    setting("policy.virtual_mode", Kind::Flag, "take paths as relative to policy.root").is("false"),
+    setting("policy.allow_prefixes", Kind::List, "the only paths below which files may be changed").otherwise("all"),
+    setting("policy.deny_prefixes", Kind::List, "paths below which no file may be changed").in_project(Add),
+    setting("policy.rules_for_reads", Kind::Flag, "apply the prefixes to reading too").is("false"),
+    setting("policy.deny_commands", Kind::List, "commands that may not be run, such as \"rm -rf\"").in_project(Add),
+    setting("policy.match", Kind::Choice(&["words", "substring"]), "how command rules are compared with a command").is("words"),
+    setting("audit.file", Kind::Text, "a file that records every operation as a line of JSON"),
+    setting("audit.strict", Kind::Flag, "refuse operations that can't be recorded").is("false"),
 ];
-
-pub(super) fn find(key: &str) -> Option<&'static Setting> {
-    SETTINGS.iter().find(|setting| setting.key == key)
-}
-
-/// Whether a key is the beginning of others.
-pub(super) fn is_section(key: &str) -> bool {
-    SETTINGS.iter().any(|setting| setting.key.strip_prefix(key).is_some_and(|rest| rest.starts_with('.')))
-}
-
-/// The setting whose key is most like this, if any is.
-pub(super) fn nearest(key: &str) -> Option<String> {
-    // One that stands in the wrong section is meant by its last part.
-    let last = |key: &str| key.rsplit('.').next().unwrap_or(key).to_owned();
-    let keys = || SETTINGS.iter().map(|setting| setting.key.to_owned());
-    closest(key, keys()).or_else(|| {
-        let wanted = last(key);
-        SETTINGS.iter().find(|setting| distance(&last(setting.key), &wanted) <= 1).map(|setting| setting.key.to_owned())
-    })
-}
-
-/// The same for the environment.
-pub(super) fn nearest_variable(name: &str) -> Option<String> {
-    closest(name, SETTINGS.iter().map(Setting::variable)).or_else(|| {
-        let wanted = name.strip_prefix("PODBAY_")?;
-        SETTINGS.iter().map(Setting::variable).find(|variable| variable.ends_with(&format!("_{wanted}")))
-    })
-}
-
-fn closest(wanted: &str, candidates: impl Iterator<Item = String>) -> Option<String> {
-    let (distance, nearest) =
-        candidates.map(|candidate| (distance(&candidate, wanted), candidate)).min_by_key(|(distance, _)| *distance)?;
-    (distance <= 2.max(wanted.len() / 4).min(4)).then_some(nearest)
-}
-
-/// How many letters have to be added, taken away or changed.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let changed = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
-}

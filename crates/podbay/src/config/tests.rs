@@ -24,7 +24,7 @@ fn the_stronger_place_wins_in_whichever_order_they_are_read() {
             }
         }
         assert_eq!(config.ttl(), Some(Duration::from_secs(30)), "code beats all");
-        assert_eq!(config.number("local.memory"), Some(128 << 20), "the environment beats the file");
+        assert_eq!(config.get("local.memory"), Some(&Value::Number(128 << 20)), "the environment beats the file");
         assert_eq!(config.idle_ttl(), Some(Duration::from_secs(300)), "the file beats the default");
         assert_eq!(config.mode(), "local");
     }
@@ -59,7 +59,7 @@ fn bad_values_say_what_would_be_right() {
         ("[local]\nmemory = \"lots\"", "512MiB"),
         ("[local]\nnetwork = \"some\"", "none, host"),
         ("[local]\nmounts = \"x\"", "list"),
-        ("[audit]\nstrict = \"very\"", "wanted"),
+        ("[audit]\nstrict = \"very\"", "expected true or false, found a string"),
         ("[local]\nmemory = \"99999999999999999999GiB\"", "size"),
         ("ttl = ", "podbay.toml"),
     ] {
@@ -135,26 +135,4 @@ fn the_policy_is_what_was_set() {
     let policy = toml("[policy]\ndeny_commands = [\"rm -rf\"]\ndeny_prefixes = [\"/etc\"]\n").unwrap().policy();
     assert!(policy.check(&"rm -fr x".into()).is_err());
     assert_eq!(policy.paths.deny_prefixes, ["/etc".into()]);
-}
-
-#[test]
-fn the_guide_to_raw_mode_names_every_option_of_it() {
-    let page = include_str!("../../../../docs/raw.md");
-    for setting in SETTINGS.iter().filter(|setting| setting.key.starts_with("raw.")) {
-        let row = format!("| `{}` | {} |", setting.key, setting.help.replace('|', "\\|"));
-        assert!(page.contains(&row), "docs/raw.md lacks: {row}");
-    }
-}
-
-#[test]
-fn the_documentation_names_every_setting() {
-    let page = include_str!("../../../../docs/config.md");
-    for setting in SETTINGS {
-        let project = setting.project.as_str().trim_start_matches("no");
-        let row = format!("| `{}` | `{}` |", setting.key, setting.variable());
-        let line = page.lines().find(|line| line.starts_with(&row));
-        let end = format!("| {project} | {} |", setting.help.replace('|', "\\|"));
-        let end = end.replace("|  |", "| |");
-        assert!(line.is_some_and(|line| line.ends_with(&end)), "docs/config.md lacks: {row} … {end}; it has {line:?}");
-    }
 }

@@ -1,34 +1,46 @@
 //! Values of settings.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use podbay_client::mount::MountSpec;
+use podbay_client::quantity::{format_size, format_time, parse_size, parse_time};
 use serde_json::Value as Json;
 
 use super::setting::Kind;
 
 /// A value, of whatever kind.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(super) enum Value {
     Text(String),
+    /// Never shown.
+    Secret(String),
     Flag(bool),
     Number(u64),
     Real(f64),
+    Time(Duration),
     List(Vec<String>),
     Map(BTreeMap<String, String>),
-    /// A structure of Kubernetes' own.
+    /// A structure of the Kubernetes API.
     Tree(Json),
-    /// Set, to nothing.
+    /// Set to nothing: a limit that is lifted, or an ID that the cluster chooses.
     None,
 }
 
 impl Value {
     /// From the text of a flag or of the environment.
     pub(super) fn parse(kind: Kind, text: &str) -> Result<Self, String> {
-        let parts = || text.split(',').map(str::trim).filter(|part| !part.is_empty());
         match kind {
             Kind::Limit(_) if matches!(text, "none" | "unlimited") => Ok(Self::None),
-            Kind::Limit(kind) => Self::parse(*kind, text).map_err(|why| format!("{why}, or none")),
+            Kind::Limit(kind) => match Self::parse(*kind, text) {
+                // What lives for no time would be gone before it could be used.
+                Ok(Self::Time(Duration::ZERO)) => {
+                    Err("the time has to be longer than 0; to lift the limit, use none".into())
+                }
+                read => read.map_err(|why| format!("{why}, or none")),
+            },
             Kind::Text => Ok(Self::Text(text.to_owned())),
+            Kind::Secret => Ok(Self::Secret(text.to_owned())),
             Kind::Choice(words) if words.contains(&text) => Ok(Self::Text(text.to_owned())),
             Kind::Choice(words) => Err(format!("{text:?} isn't one of {}", words.join(", "))),
             Kind::Flag => match text {
@@ -37,8 +49,9 @@ impl Value {
                 _ => Err(format!("{text:?} is neither true nor false")),
             },
             Kind::Id if text == "none" => Ok(Self::None),
-            Kind::Tree => {
-                serde_json::from_str(text).map(Self::Tree).map_err(|error| format!("this isn't JSON: {error}"))
+            Kind::Object | Kind::Objects => {
+                let tree = serde_json::from_str(text).map_err(|error| format!("this isn't JSON: {error}"))?;
+                Self::from_json(kind, &tree)
             }
             Kind::Count | Kind::Id => {
                 text.parse().map(Self::Number).map_err(|_| format!("{text:?} isn't a whole number"))
@@ -49,17 +62,17 @@ impl Value {
                 .filter(|number: &f64| number.is_finite())
                 .map(Self::Real)
                 .ok_or_else(|| format!("{text:?} isn't a number")),
-            Kind::Size => scaled(text, &SIZES)
-                .map(Self::Number)
-                .ok_or_else(|| format!("{text:?} isn't a size; write a number of bytes, or like 512MiB")),
-            Kind::Time => scaled(text, &TIMES)
-                .map(Self::Number)
-                .ok_or_else(|| format!("{text:?} isn't a time; write a number of seconds, or like 90s, 15m, 2h")),
-            Kind::List => Ok(Self::List(parts().map(str::to_owned).collect())),
-            Kind::Map => parts()
-                .map(|part| {
-                    let (name, value) = part.split_once('=').ok_or_else(|| format!("{part:?} isn't NAME=TEXT"))?;
-                    Ok((name.to_owned(), value.to_owned()))
+            Kind::Size => parse_size(text).map(Self::Number),
+            Kind::Time => parse_time(text).map(|time| Self::Time(in_milliseconds(time))),
+            Kind::Quantity if quantity(text).is_some() => Ok(Self::Text(text.to_owned())),
+            Kind::Quantity => Err(format!("{text:?} isn't a quantity of Kubernetes, such as 500m, 2, 512Mi or 1Gi")),
+            Kind::List => Ok(Self::List(items(text))),
+            Kind::Mounts => mounts(items(text)),
+            Kind::Map => items(text)
+                .into_iter()
+                .map(|item| match item.split_once('=') {
+                    Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+                    None => Err(format!("{item:?} isn't NAME=TEXT")),
                 })
                 .collect::<Result<_, _>>()
                 .map(Self::Map),
@@ -68,133 +81,176 @@ impl Value {
 
     /// From a file, or from another language.
     pub(super) fn from_json(kind: Kind, value: &Json) -> Result<Self, String> {
-        let text = |value: &Json| match value {
-            Json::String(text) => Ok(text.clone()),
-            other => Err(format!("a text is wanted in place of {other}")),
-        };
         match (kind, value) {
-            (Kind::Limit(_), Json::Null) => Ok(Self::None),
+            (Kind::Limit(_) | Kind::Id, Json::Null) => Ok(Self::None),
             (Kind::Limit(_), Json::String(text)) => Self::parse(kind, text),
-            (Kind::Limit(kind), value) => Self::from_json(*kind, value),
-            (Kind::Tree, tree) => Ok(Self::Tree(tree.clone())),
-            (Kind::List, Json::Array(items)) => items.iter().map(text).collect::<Result<_, _>>().map(Self::List),
+            (Kind::Limit(limited), value) => match Self::from_json(*limited, value)? {
+                Self::Time(Duration::ZERO) => Self::parse(kind, "0"),
+                limit => Ok(limit),
+            },
+            (Kind::Object, tree @ (Json::Object(_) | Json::Null)) | (Kind::Objects, tree @ Json::Array(_)) => {
+                Ok(Self::Tree(tree.clone()))
+            }
+            (Kind::List, Json::Array(items)) => texts(items).map(Self::List),
+            (Kind::Mounts, Json::Array(items)) => mounts(texts(items)?),
             (Kind::Map, Json::Object(table)) => {
                 let pair = |(name, value): (&String, &Json)| Ok((name.clone(), text(value)?));
                 table.iter().map(pair).collect::<Result<_, String>>().map(Self::Map)
             }
-            (Kind::List, _) => Err(format!("a list of texts is wanted in place of {value}")),
-            (Kind::Map, _) => Err(format!("a table is wanted in place of {value}")),
             (Kind::Flag, Json::Bool(flag)) => Ok(Self::Flag(*flag)),
-            (Kind::Id, Json::Null) => Ok(Self::None),
-            (Kind::Count | Kind::Id | Kind::Size | Kind::Time | Kind::Real, Json::Number(number)) => {
+            // Other languages have times of less than a microsecond, which print as 1e-7.
+            (Kind::Time, Json::Number(number)) => match number.as_f64().map(Duration::try_from_secs_f64) {
+                Some(Ok(time)) => parse_time(&time.as_secs().to_string()).map(|_| Self::Time(in_milliseconds(time))),
+                _ => Err(format!("{number} isn't a time; use a number of seconds, or a text such as \"90s\"")),
+            },
+            (Kind::Count | Kind::Id | Kind::Size | Kind::Real | Kind::Quantity, Json::Number(number)) => {
                 Self::parse(kind, &number.to_string())
             }
-            (Kind::Text | Kind::Choice(_) | Kind::Id | Kind::Size | Kind::Time, Json::String(text)) => {
-                Self::parse(kind, text)
-            }
-            _ => Err(format!("{value} isn't what is wanted here")),
+            (
+                Kind::Text | Kind::Secret | Kind::Choice(_) | Kind::Id | Kind::Size | Kind::Time | Kind::Quantity,
+                Json::String(text),
+            ) => Self::parse(kind, text),
+            // The value itself could be a secret in the wrong place.
+            (_, value) => Err(format!("expected {}, found {}", expected(kind), sort(value))),
         }
     }
 
     /// As the provider's own configuration has it.
     pub(super) fn to_json(&self, kind: Kind) -> Json {
-        let kind = kind.of_limit();
         match self {
-            Self::Text(text) => text.as_str().into(),
+            Self::Text(text) | Self::Secret(text) => text.as_str().into(),
             Self::Flag(flag) => (*flag).into(),
-            // Kubernetes counts seconds; less than one is no time to start anything in.
-            Self::Number(number) if kind == Kind::Time => number.div_ceil(1000).into(),
+            // Kubernetes counts in seconds; a fraction is rounded up, so that it isn't no time at all.
+            Self::Time(time) => (time.as_secs() + u64::from(time.subsec_nanos() > 0)).into(),
             Self::Number(number) => (*number).into(),
             Self::Real(number) => (*number).into(),
+            Self::List(list) if kind == Kind::Mounts => list
+                .iter()
+                .filter_map(|text| text.parse::<MountSpec>().ok())
+                .filter_map(|mount| serde_json::to_value(mount).ok())
+                .collect(),
             Self::List(list) => list.as_slice().into(),
             Self::Map(map) => map.iter().map(|(name, text)| (name.clone(), text.as_str())).collect(),
             Self::Tree(tree) => tree.clone(),
             Self::None => Json::Null,
         }
     }
-}
 
-impl Value {
     /// As [`from_json`](Self::from_json) reads it again.
     pub(super) fn written(&self, kind: Kind) -> Json {
         match self {
-            Self::Number(_) if matches!(kind.of_limit(), Kind::Time | Kind::Size) => self.shown(kind).into(),
+            Self::Time(time) => format_time(*time).into(),
+            Self::Number(_) if kind.of_limit() == Kind::Size => self.shown(kind).into(),
             Self::None => "none".into(),
+            Self::List(list) => list.as_slice().into(),
             other => other.to_json(kind),
         }
     }
 
-    /// How much it is, for comparing two values of one setting; texts are quantities of Kubernetes. Nothing where it is
-    /// unlimited or no amount.
+    /// How much it is, for comparing two values of one setting. Nothing where it is unlimited or no amount.
     pub(super) fn amount(&self) -> Option<f64> {
         match self {
             Self::Number(number) => Some(*number as f64),
             Self::Real(number) => Some(*number),
+            Self::Time(time) => Some(time.as_secs_f64()),
             Self::Text(text) => quantity(text),
             _ => None,
         }
     }
 
-    /// As people would write it.
+    /// For people to read. What may be secret is left out: tokens, the values of variables, and structures, which may have
+    /// variables in them.
     pub(super) fn shown(&self, kind: Kind) -> String {
-        let units: &[_] = match kind.of_limit() {
-            Kind::Time => &[("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)],
-            Kind::Size => &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)],
-            _ => &[],
+        let names = |names: &mut dyn Iterator<Item = &String>| {
+            names.map(|name| format!("{name}=…")).collect::<Vec<_>>().join(",")
         };
         match self {
-            Self::Number(number) => units
-                .iter()
-                .find(|(_, factor)| number % factor == 0)
-                .map_or_else(|| number.to_string(), |(unit, factor)| format!("{}{unit}", number / factor)),
-            other => other.to_string(),
+            Self::Number(number) if kind.of_limit() == Kind::Size => format_size(*number),
+            Self::Time(time) => format_time(*time),
+            Self::Text(text) => text.clone(),
+            Self::Secret(_) => "…".into(),
+            Self::Flag(flag) => flag.to_string(),
+            Self::Number(number) => number.to_string(),
+            Self::Real(number) => number.to_string(),
+            Self::List(list) => list.join(","),
+            Self::Tree(Json::Object(tree)) => names(&mut tree.keys()),
+            Self::Tree(Json::Array(items)) => format!("a list of {}", items.len()),
+            Self::Tree(tree) => tree.to_string(),
+            Self::Map(map) => names(&mut map.keys()),
+            Self::None => "none".into(),
         }
     }
 }
 
-impl std::fmt::Display for Value {
+/// Shows no more than people see: this is what ends up in logs.
+impl std::fmt::Debug for Value {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Text(text) => f.write_str(text),
-            Self::Flag(flag) => flag.fmt(f),
-            Self::Number(number) => number.fmt(f),
-            Self::Real(number) => number.fmt(f),
-            Self::List(list) => f.write_str(&list.join(",")),
-            // So are those of structures, which may have variables in them.
-            Self::Tree(Json::Object(tree)) => {
-                f.write_str(&tree.keys().map(|name| format!("{name}=…")).collect::<Vec<_>>().join(","))
-            }
-            Self::Tree(Json::Array(items)) => write!(f, "a list of {}", items.len()),
-            Self::Tree(tree) => tree.fmt(f),
-            Self::None => f.write_str("none"),
-            // Values of variables are often secret.
-            Self::Map(map) => f.write_str(&map.keys().map(|name| format!("{name}=…")).collect::<Vec<_>>().join(",")),
-        }
+        f.write_str(&self.shown(Kind::Text))
     }
 }
 
-/// In bytes.
-const SIZES: [(&str, u64); 11] = [
-    ("", 1),
-    ("B", 1),
-    ("kB", 1_000),
-    ("MB", 1_000_000),
-    ("GB", 1_000_000_000),
-    ("KiB", 1 << 10),
-    ("MiB", 1 << 20),
-    ("GiB", 1 << 30),
-    ("K", 1 << 10),
-    ("M", 1 << 20),
-    ("G", 1 << 30),
-];
+/// Rounded up, so that what isn't nothing stays more than nothing.
+fn in_milliseconds(time: Duration) -> Duration {
+    Duration::from_millis(time.as_nanos().div_ceil(1_000_000) as u64)
+}
 
-/// In milliseconds.
-const TIMES: [(&str, u64); 6] =
-    [("", 1_000), ("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+fn items(text: &str) -> Vec<String> {
+    text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect()
+}
+
+fn mounts(list: Vec<String>) -> Result<Value, String> {
+    for text in &list {
+        let mount: MountSpec = text.parse()?;
+        if !mount.host.is_absolute() {
+            return Err(format!("mount {text:?}: the host's path has to be absolute"));
+        }
+    }
+    Ok(Value::List(list))
+}
+
+fn text(value: &Json) -> Result<String, String> {
+    value.as_str().map(str::to_owned).ok_or_else(|| format!("expected a string, found {}", sort(value)))
+}
+
+fn texts(items: &[Json]) -> Result<Vec<String>, String> {
+    items.iter().map(text).collect()
+}
+
+/// What a kind wants to see in a file.
+fn expected(kind: Kind) -> String {
+    match kind {
+        Kind::Text | Kind::Secret => "a string".into(),
+        Kind::Choice(words) => format!("one of {}", words.join(", ")),
+        Kind::Flag => "true or false".into(),
+        Kind::Count => "a whole number".into(),
+        Kind::Real => "a number".into(),
+        Kind::Size => "a number of bytes, or a string such as \"512MiB\"".into(),
+        Kind::Time => "a number of seconds, or a string such as \"90s\"".into(),
+        Kind::Quantity => "a quantity of Kubernetes, such as \"500m\" or \"1Gi\"".into(),
+        Kind::List => "a list of strings".into(),
+        Kind::Mounts => "a list of mounts, such as [\"/data:/data:rw\"]".into(),
+        Kind::Id => "a whole number or \"none\"".into(),
+        Kind::Object | Kind::Map => "a table".into(),
+        Kind::Objects => "a list of tables".into(),
+        Kind::Limit(limited) => format!("{}, or \"none\"", expected(*limited)),
+    }
+}
+
+/// What kind of JSON or TOML a value is.
+fn sort(value: &Json) -> &'static str {
+    match value {
+        Json::Null => "nothing",
+        Json::Bool(_) => "true or false",
+        Json::Number(_) => "a number",
+        Json::String(_) => "a string",
+        Json::Array(_) => "a list",
+        Json::Object(_) => "a table",
+    }
+}
 
 /// What Kubernetes makes of a quantity
 /// (<https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/>).
-fn quantity(text: &str) -> Option<f64> {
+pub(super) fn quantity(text: &str) -> Option<f64> {
     const SUFFIXES: [(&str, f64); 16] = [
         ("Ki", 1024.0),
         ("Mi", 1_048_576.0),
@@ -217,15 +273,4 @@ fn quantity(text: &str) -> Option<f64> {
     // Rust also reads "inf" and "nan" as numbers.
     let plain = number.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'+' | b'-' | b'e' | b'E'));
     number.parse::<f64>().ok().filter(|number| plain && number.is_finite()).map(|number| number * factor)
-}
-
-fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let (_, factor) = units.iter().find(|(name, _)| *name == unit.trim())?;
-    if let Ok(whole) = number.parse::<u64>() {
-        return whole.checked_mul(*factor);
-    }
-    let scaled = number.parse::<f64>().ok()? * *factor as f64;
-    (scaled.is_finite() && scaled < 9e15).then_some(scaled.round() as u64)
 }

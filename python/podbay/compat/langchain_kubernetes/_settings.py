@@ -74,6 +74,10 @@ def settings(config: KubernetesProviderConfig) -> dict[str, Any]:
         "fs_group": _id(config.run_as_group),
         "seccomp_profile": config.seccomp_profile,
     }
+    if config.kube_api_url:
+        found["api_url"] = config.kube_api_url
+    if config.kube_token:
+        found["token"] = config.kube_token
     if list(config.command) != _DEFAULT_COMMAND:
         found["command"] = list(config.command)
     if config.pod_template_overrides:

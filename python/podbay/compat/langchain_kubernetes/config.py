@@ -18,7 +18,8 @@ class KubernetesProviderConfig:
     `command` is what the container runs. `["sleep", "infinity"]` is replaced by a waiting shell, because `sleep` as the
     first process of a pod ignores SIGTERM. `pod_template_overrides` are merged into the pod's spec and must not weaken
     its security. `seccomp_profile` is `RuntimeDefault` or the path of a profile on the node. `pod_ttl_seconds` has no
-    effect, as in langchain-kubernetes: use `ttl_seconds`.
+    effect, as in langchain-kubernetes: use `ttl_seconds`. `kube_api_url` and `kube_token` replace the kubeconfig and its
+    credentials.
     """
 
     mode: str = "agent-sandbox"
@@ -39,7 +40,7 @@ class KubernetesProviderConfig:
     server_port: int = 8888
     warm_pool_name: str | None = None
     kube_api_url: str | None = None
-    kube_token: str | None = None
+    kube_token: str | None = field(default=None, repr=False)
 
     image: str = "python:3.12-slim"
     image_pull_policy: str = "IfNotPresent"

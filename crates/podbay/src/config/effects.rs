@@ -1,0 +1,149 @@
+//! Every setting takes effect: each is set to something other than its default, and has to change what providers, rules or the
+//! audit are made of. That a field of raw mode's configuration changes the pod is shown beside the pod's manifest.
+
+use super::setting::{Kind, SETTINGS, Setting};
+use super::*;
+
+/// Everything that settings decide, apart from `home` and `audit.*`, which touch files.
+fn outcome(config: &Config) -> Vec<String> {
+    let access = config.access();
+    vec![
+        config.mode().to_owned(),
+        format!("{access:?} {:?}", access.token),
+        serde_json::to_string(&config.raw().unwrap()).unwrap(),
+        #[cfg(target_os = "linux")]
+        serde_json::to_string(&config.local().unwrap()).unwrap(),
+        format!("{:?}", config.policy()),
+    ]
+}
+
+fn with(key: &str, text: &str) -> Config {
+    let mut config = Config::default();
+    config.set(key, text).unwrap_or_else(|error| panic!("{error}"));
+    config
+}
+
+/// A value other than the default, as text.
+fn example(setting: &Setting) -> &'static str {
+    match (setting.key, setting.kind.of_limit()) {
+        ("raw.affinity", _) => r#"{"nodeAffinity": {}}"#,
+        ("raw.env_from", _) => r#"{"A": {"secretKeyRef": {"name": "s", "key": "k"}}}"#,
+        (_, Kind::Choice(words)) => words.iter().find(|word| Some(**word) != setting.default).unwrap(),
+        (_, Kind::Text | Kind::Secret | Kind::List) => "/x",
+        (_, Kind::Flag) => {
+            if setting.default == Some("true") {
+                "false"
+            } else {
+                "true"
+            }
+        }
+        (_, Kind::Count | Kind::Id | Kind::Quantity) => "77",
+        (_, Kind::Real) => "1.5",
+        (_, Kind::Size) => "77MiB",
+        (_, Kind::Time) => "77s",
+        (_, Kind::Mounts) => "/usr:/x",
+        (_, Kind::Object) => r#"{"spec": {"hostname": "x"}}"#,
+        (_, Kind::Objects) => r#"[{"name": "x", "mountPath": "/x", "ports": [{"port": 53}]}]"#,
+        (_, Kind::Map) => "a=b",
+        (_, Kind::Limit(_)) => unreachable!("limits have no limits"),
+    }
+}
+
+#[test]
+fn every_setting_takes_effect() {
+    let default = outcome(&Config::default());
+    for setting in SETTINGS {
+        match setting.key {
+            "home" => home_takes_effect(),
+            "audit.file" | "audit.strict" => {}
+            key => assert_ne!(outcome(&with(key, example(setting))), default, "{key} has no effect"),
+        }
+    }
+}
+
+fn home_takes_effect() {
+    #[cfg(target_os = "linux")]
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().join("home");
+        with("home", home.to_str().unwrap()).local_provider().unwrap();
+        assert!(home.is_dir());
+    }
+}
+
+#[test]
+fn the_audit_has_its_file_and_is_strict_when_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("audit");
+    let mut config = with("audit.file", file.to_str().unwrap());
+    let lenient = format!("{:?}", config.audit().unwrap());
+    assert!(file.is_file());
+    config.set("audit.strict", "true").unwrap();
+    assert_ne!(format!("{:?}", config.audit().unwrap()), lenient);
+}
+
+/// The table says what the documentation and Python show, and must not say anything else than what happens.
+#[test]
+fn defaults_are_what_happens_without_a_setting() {
+    let nothing = outcome(&Config::default());
+    for setting in SETTINGS {
+        let Some(default) = setting.default else { continue };
+        assert!(setting.check(default).is_ok(), "{}: {default}", setting.key);
+        if setting.default_note.is_none() {
+            assert_eq!(outcome(&with(setting.key, default)), nothing, "{} isn't {default}", setting.key);
+        }
+    }
+}
+
+#[test]
+fn a_request_never_exceeds_a_limit_that_is_set_alone() {
+    let raw = with("raw.memory_limit", "64Mi").raw().unwrap();
+    assert_eq!((raw.memory_limit.as_str(), raw.memory_request.as_str()), ("64Mi", "64Mi"));
+    let raw = with("raw.cpu_limit", "2").raw().unwrap();
+    assert_eq!((raw.cpu_limit.as_str(), raw.cpu_request.as_str()), ("2", "100m"));
+}
+
+/// `podbay config`, errors and logs once showed whatever a setting had.
+#[test]
+fn a_token_is_shown_nowhere() {
+    let mut config = with("cluster.token", "s3cret");
+    assert_eq!(config.access().token.as_deref(), Some("s3cret"));
+    let entry = config.entries().find(|entry| entry.key == "cluster.token").unwrap();
+    assert_eq!(entry.value, "…");
+    assert!(!format!("{config:?} {entry:?}").contains("s3cret"));
+    let error = config.set_value("cluster.token", &serde_json::json!(["s3cret"])).unwrap_err().to_string();
+    assert!(error.contains("expected a string, found a list") && !error.contains("s3cret"), "{error}");
+    // dcode reads settings by one process and passes them to another.
+    config.read_environment([("PODBAY_CLUSTER_TOKEN".into(), "s3cret".into())]).unwrap();
+    // An empty one lifts what a weaker source says.
+    config.set("cluster.token", "").unwrap();
+    assert_eq!(config.access().token, None);
+}
+
+#[test]
+fn renamed_settings_are_refused_with_their_new_names() {
+    for key in ["kubeconfig", "context", "namespace"] {
+        let error = Config::default().set(&format!("raw.{key}"), "x").unwrap_err().to_string();
+        assert_eq!(error, format!("settings: unknown setting \"raw.{key}\"; it is now \"cluster.{key}\""));
+        let variable = format!("PODBAY_RAW_{}", key.to_uppercase());
+        let error = Config::default().read_environment([(variable, "x".into())]).unwrap_err().to_string();
+        assert!(error.ends_with(&format!("it is now \"PODBAY_CLUSTER_{}\"", key.to_uppercase())), "{error}");
+        let error = Config::default().read_toml(&format!("[raw]\n{key} = \"x\""), "f").unwrap_err().to_string();
+        assert!(error.contains(&format!("it is now \"cluster.{key}\"")), "{error}");
+    }
+}
+
+/// Flags that two settings share have to be read alike, and one mode can't have two of them.
+#[test]
+fn shared_flags_belong_to_different_modes() {
+    for setting in SETTINGS {
+        let Some(flag) = setting.flag else { continue };
+        let shared: Vec<_> =
+            SETTINGS.iter().filter(|other| other.flag.is_some_and(|other| other.name == flag.name)).collect();
+        for mode in super::setting::MODES {
+            let of_mode = shared.iter().filter(|setting| setting.modes().contains(mode));
+            assert!(of_mode.count() <= 1, "--{} is two settings in mode {mode}", flag.name);
+        }
+        assert!(shared.iter().all(|other| other.flag == setting.flag), "--{}", flag.name);
+    }
+}
