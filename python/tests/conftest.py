@@ -21,10 +21,10 @@ def home() -> Iterator[Path]:
     """Sandboxes of the tests live apart from those of the user, and none is left behind."""
     for name in list(os.environ):
         if name.startswith("PODBAY_") and name not in {
-            "PODBAY_LONG",
             "PODBAY_RIG",
             "PODBAY_RIG_NAME",
             "PODBAY_REQUIRE",
+            "PODBAY_SOAK",
         }:
             del os.environ[name]
     # Sockets have short names, so this has to be a short one too.

@@ -6,5 +6,5 @@ import os
 
 
 def long(short: int, when_there_is_time: int) -> int:
-    """How often something is done: more where PODBAY_LONG is set."""
-    return when_there_is_time if os.environ.get("PODBAY_LONG") else short
+    """How often something is done: more under `cargo xtask soak`, which sets PODBAY_SOAK."""
+    return when_there_is_time if os.environ.get("PODBAY_SOAK") else short

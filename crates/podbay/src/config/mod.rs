@@ -34,11 +34,11 @@ const NOT_SETTINGS: [&str; 11] = [
     "PODBAY_CONFIG",
     "PODBAY_DAEMON_DIR",
     "PODBAY_LOG",
-    "PODBAY_LONG",
     "PODBAY_PYTHON",
     "PODBAY_REQUIRE",
     "PODBAY_RIG",
     "PODBAY_RIG_NAME",
+    "PODBAY_SOAK",
     "PODBAY_TOKEN",
 ];
 

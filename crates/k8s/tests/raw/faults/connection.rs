@@ -15,7 +15,7 @@ use crate::provider::config;
 
 /// How long the cable is cut again and again.
 fn duration() -> Duration {
-    Duration::from_secs(if std::env::var_os("PODBAY_LONG").is_some() { 60 } else { 10 })
+    Duration::from_secs(if std::env::var_os("PODBAY_SOAK").is_some() { 60 } else { 10 })
 }
 
 #[tokio::test(flavor = "multi_thread")]
