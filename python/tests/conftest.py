@@ -21,10 +21,10 @@ def home() -> Iterator[Path]:
     """Keeps the tests' sandboxes apart from the user's, and checks that none is left behind."""
     for name in list(os.environ):
         if name.startswith("PODBAY_") and name not in {
-            "PODBAY_LONG",
             "PODBAY_RIG",
             "PODBAY_RIG_NAME",
             "PODBAY_REQUIRE",
+            "PODBAY_SOAK",
         }:
             del os.environ[name]
     # The path must be short, because paths of sockets are limited.

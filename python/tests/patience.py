@@ -6,5 +6,5 @@ import os
 
 
 def long(short: int, when_there_is_time: int) -> int:
-    """Returns how often to repeat something: more often if PODBAY_LONG is set."""
-    return when_there_is_time if os.environ.get("PODBAY_LONG") else short
+    """Returns how often to repeat something: more under `cargo xtask soak`, which sets PODBAY_SOAK."""
+    return when_there_is_time if os.environ.get("PODBAY_SOAK") else short

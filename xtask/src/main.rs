@@ -22,6 +22,8 @@ use clap::Parser;
 enum Command {
     /// Runs every check and test, after installing what they need.
     Test(test::Options),
+    /// Runs the tests with gigabytes instead of megabytes and minutes of load instead of seconds.
+    Soak(test::SoakOptions),
     /// Feeds random input to the parsers of hostile input.
     Fuzz(fuzz::Options),
     /// Attacks sandboxes of every kind and writes the results into docs/security-tests.md.
@@ -44,6 +46,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Command::parse() {
         Command::Test(options) => return test::run(&options),
+        Command::Soak(options) => return test::soak(&options),
         Command::Fuzz(options) => fuzz::run(&options),
         Command::SecurityTests => security::run(),
         Command::Reference { page } => reference::run(page),

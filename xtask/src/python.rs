@@ -91,9 +91,12 @@ pub fn lint(results: &mut Part) {
 }
 
 /// Builds the wheel, installs it and runs the tests on what was installed; with a cluster also those that need one.
-pub fn test(cluster: Option<&Cluster>, results: &mut Part) {
+pub fn test(cluster: Option<&Cluster>, soak: bool, results: &mut Part) {
     let ready = installed().and_then(|(environment, wheel)| {
-        let pytest = pytest(&environment, cluster)?;
+        let mut pytest = pytest(&environment, cluster)?;
+        if soak {
+            pytest.env(crate::test::SOAK, "1");
+        }
         Ok((environment, wheel, pytest))
     });
     let (environment, wheel, mut pytest) = match ready {
@@ -121,7 +124,7 @@ fn pytest(environment: &Environment, cluster: Option<&Cluster>) -> Result<Comman
     let tests = package().join("tests");
     let mut pytest = environment.program("pytest");
     // From the tests' directory, so that nothing imports the source tree in place of the wheel.
-    pytest.current_dir(&tests).env("PODBAY_LONG", "1").env_remove("PODBAY_RIG");
+    pytest.current_dir(&tests).env_remove("PODBAY_RIG");
     if let Some(cluster) = cluster {
         let account = |name: &str, roles: &str| -> Result<PathBuf> {
             let kubeconfig = root().join("target").join(name);

@@ -14,11 +14,24 @@ use crate::{dependencies, fuzz, python};
 /// What tests call that a bare machine may lack.
 const NEEDS: &[Need] = &[Need::program("procps", "ps"), Need::program("util-linux", "unshare")];
 
+/// Tells tests to do more of the same.
+pub const SOAK: &str = "PODBAY_SOAK";
+
 #[derive(Args)]
 pub struct Options {
     /// Runs only this part.
     #[arg(value_enum)]
     part: Option<Part>,
+    /// Leaves out what needs a cluster.
+    #[arg(long)]
+    no_cluster: bool,
+    /// Set by `cargo xtask soak`.
+    #[arg(skip)]
+    soak: bool,
+}
+
+#[derive(Args)]
+pub struct SoakOptions {
     /// Leaves out what needs a cluster.
     #[arg(long)]
     no_cluster: bool,
@@ -34,6 +47,13 @@ enum Part {
     Fuzz,
     /// The Python package: style, types and tests.
     Python,
+}
+
+/// Runs the tests with as many repetitions and as much data as they have: minutes of load where the ordinary run has
+/// seconds.
+pub fn soak(options: &SoakOptions) -> ExitCode {
+    let options = Options { part: None, no_cluster: options.no_cluster, soak: true };
+    finish(&[tests(&options), python(&options)])
 }
 
 /// Runs all parts, or one, and sums up. What fails keeps nothing else from running.
@@ -59,8 +79,12 @@ pub fn run(options: &Options) -> ExitCode {
             vec![lint, tests, fuzz, python]
         }
     };
-    print!("{}", summary::table(&done));
-    if summary::any_failed(&done) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    finish(&done)
+}
+
+fn finish(done: &[Results]) -> ExitCode {
+    print!("{}", summary::table(done));
+    if summary::any_failed(done) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 fn lint() -> Results {
@@ -104,12 +128,13 @@ fn take_down(results: &mut Results) {
 fn tests(options: &Options) -> Results {
     let mut results = Results::begin("tests");
     let mut test = cargo();
-    // Some tests do more of the same when there is time for it.
-    test.env("PODBAY_LONG", "1");
     // Most tests wait for a cluster, a deadline or a process, not for the processor.
     if std::env::var_os("RUST_TEST_THREADS").is_none() {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         test.env("RUST_TEST_THREADS", (2 * cores).to_string());
+    }
+    if options.soak {
+        test.env(SOAK, "1");
     }
     test.args(["test", "--workspace", "--all-features", "--no-fail-fast"]);
     need(&mut results, "tests that need more Debian packages", rig::packages::ensure(NEEDS));
@@ -133,10 +158,10 @@ fn python(options: &Options) -> Results {
     let mut results = Results::begin("python");
     python::lint(&mut results);
     match with_cluster(options, &mut results) {
-        false => python::test(None, &mut results),
+        false => python::test(None, options.soak, &mut results),
         true => {
             match rig::Cluster::up(&rig::default_name(), &BTreeSet::new()).context("the test cluster doesn't start") {
-                Ok(cluster) => python::test(Some(&cluster), &mut results),
+                Ok(cluster) => python::test(Some(&cluster), options.soak, &mut results),
                 Err(error) => results.fail(format!("{error:#}")),
             }
             take_down(&mut results);

@@ -8,7 +8,7 @@ use crate::home::{Home, text};
 
 /// What goes through `cat`: 2 GB when there is time, as in `cargo xtask test`.
 fn through() -> u64 {
-    if std::env::var_os("PODBAY_LONG").is_some() { 2 << 30 } else { 128 << 20 }
+    if std::env::var_os("PODBAY_SOAK").is_some() { 2 << 30 } else { 128 << 20 }
 }
 
 /// FNV-1a over words: fast enough not to be what is measured, and no order of pieces but the right one has the same.

@@ -12,7 +12,7 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 fn again_and_again(world: &World) {
-    let times = if std::env::var_os("PODBAY_LONG").is_some() { 1_000 } else { 200 };
+    let times = if std::env::var_os("PODBAY_SOAK").is_some() { 1_000 } else { 200 };
     // With limits, so that there are cgroups where there can be.
     let limits = Limits { memory: Some(256 << 20), processes: Some(100), ..Limits::default() };
     let local = world.local_with(Options { limits, ..Options::default() });

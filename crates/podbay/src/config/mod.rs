@@ -40,12 +40,12 @@ const NOT_SETTINGS: [&str; 3] = ["PODBAY_CONFIG", "PODBAY_DAEMON_DIR", "PODBAY_T
 const OF_TESTS: [&str; 8] = [
     "PODBAY_CACHE",
     "PODBAY_LANDLOCK_ABI",
-    "PODBAY_LONG",
     "PODBAY_PYTHON",
     "PODBAY_RECORD",
     "PODBAY_REQUIRE",
     "PODBAY_RIG",
     "PODBAY_RIG_NAME",
+    "PODBAY_SOAK",
 ];
 
 #[cfg(not(debug_assertions))]

@@ -1,0 +1,88 @@
+//! docs/parity.md names tests as proof. Those tests have to exist.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The page's states, as its table of counts lists them.
+const STATES: [&str; 5] = ["yes", "untested", "partly", "no", "—"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// One row: its number, its state and its last cell.
+fn rows(page: &str) -> Vec<(u32, &str, &str)> {
+    let row = |line: &'static str| -> Option<(u32, &'static str, &'static str)> {
+        let cells: Vec<&str> = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect();
+        match cells[..] {
+            [number, _, _, state, shown] => Some((number.parse().ok()?, state, shown)),
+            [number, _, _, state] => Some((number.parse().ok()?, state, "")),
+            _ => None,
+        }
+    };
+    // The page lives as long as the test.
+    page.to_owned().leak().lines().filter_map(row).collect()
+}
+
+/// The tests that a cell names: `path` or `path::test`.
+fn references(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split('`').skip(1).step_by(2).filter(|code| {
+        let path = code.split("::").next().unwrap_or(code);
+        path.contains('/') && (path.ends_with(".rs") || path.ends_with(".py") || path.ends_with(".ts"))
+    })
+}
+
+fn is_defined(source: &str, test: &str) -> bool {
+    ["fn ", "def ", "class ", "test(\"", "it(\""].iter().any(|before| {
+        source.match_indices(&format!("{before}{test}")).any(|(at, found)| {
+            let after = source[at + found.len()..].chars().next();
+            !after.is_some_and(|next| next.is_alphanumeric() || next == '_')
+        })
+    })
+}
+
+#[test]
+fn every_named_test_exists() {
+    let page = std::fs::read_to_string(root().join("docs/parity.md")).expect("docs/parity.md");
+    let mut wrong = Vec::new();
+    let mut sources: BTreeMap<&str, Option<String>> = BTreeMap::new();
+    let rows = rows(&page);
+    for (number, state, shown) in &rows {
+        let mut named = 0;
+        for reference in references(shown) {
+            named += 1;
+            let (path, test) = reference.split_once("::").unwrap_or((reference, ""));
+            let source = sources.entry(path).or_insert_with(|| std::fs::read_to_string(root().join(path)).ok());
+            match source {
+                None => wrong.push(format!("row {number}: there is no {path}")),
+                Some(source) if !test.is_empty() && !is_defined(source, test) => {
+                    wrong.push(format!("row {number}: {path} has no test {test}"));
+                }
+                Some(_) => {}
+            }
+        }
+        let commands = shown.contains("`cargo ");
+        if *state == "yes" && named == 0 && !commands {
+            wrong.push(format!("row {number} says yes and names no test"));
+        }
+        if matches!(*state, "partly" | "no" | "—") && shown.is_empty() {
+            wrong.push(format!("row {number} says {state} and gives no reason"));
+        }
+    }
+    assert!(wrong.is_empty(), "docs/parity.md:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_counts_are_those_of_the_rows_and_no_row_is_missing() {
+    let page = std::fs::read_to_string(root().join("docs/parity.md")).expect("docs/parity.md");
+    let rows = rows(&page);
+    let numbers: Vec<u32> = rows.iter().map(|(number, ..)| *number).collect();
+    assert_eq!(numbers, (1..=197).collect::<Vec<_>>(), "rows are numbered without gaps");
+    for (number, state, _) in &rows {
+        assert!(STATES.contains(state), "row {number}: unknown state {state:?}");
+    }
+    for state in STATES {
+        let count = rows.iter().filter(|(_, of, _)| *of == state).count();
+        assert!(page.contains(&format!("\n| {state} | {count} |\n")), "the table of counts doesn't say {state}: {count}");
+    }
+}
