@@ -123,7 +123,7 @@ fn all(cases: &[Case], filters: Vec<&str>) -> ExitCode {
             let (status, output) = wait(run.case(name, &scratch, uid).spawn().unwrap(), PATIENCE);
             match status.code() {
                 Some(0) => passed += 1,
-                Some(code) if code == SKIPPED.into() => {
+                Some(code) if code == i32::from(SKIPPED) => {
                     println!("skipped {label}: {}", output.trim());
                     skipped += 1;
                 }
