@@ -110,7 +110,7 @@ def test_rules_hold_in_pods_too():
             sandbox.run("curl x")
         with pytest.raises(podbay.PolicyDenied):
             sandbox.write("/tmp/x", "")
-    assert told == ["exec", "write"]
+    assert told == ["create", "exec", "write", "destroy"]
 
 
 def test_what_cannot_start_says_why():
