@@ -32,6 +32,8 @@ enum What {
     Daemon,
     /// Local sandboxes beside bubblewrap.
     Local,
+    /// What keeping commands away from podbayd costs.
+    Walls,
     /// Plain pods on the rig, beside one API exec per operation, kubectl and a bare WebSocket.
     Raw,
     /// The Python backend on the rig, beside langchain-kubernetes and Deep Agents' own scripts.
@@ -44,6 +46,7 @@ pub fn run(options: &Options) -> Result<()> {
     let (name, mut bench) = match options.what {
         What::Daemon => ("daemon", cargo_bench("podbay-client", "daemon")),
         What::Local => ("local", cargo_bench("podbay", "local")),
+        What::Walls => ("walls", cargo_bench("podbay-client", "walls")),
         What::Raw => ("raw", cargo_bench("podbay-k8s", "raw")),
         What::Python => ("python", python::bench()?),
     };
@@ -54,7 +57,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let cluster = match options.what {
         What::Raw | What::Python => Some(Borrowed::cluster(&mut bench)?),
-        What::Daemon | What::Local => None,
+        What::Daemon | What::Local | What::Walls => None,
     };
     if !matches!(options.what, What::Raw) {
         // Released programs reject them, as they do any unknown variable with this prefix.

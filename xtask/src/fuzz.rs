@@ -1,12 +1,15 @@
 //! `cargo xtask fuzz`: random input for the parsers of hostile input.
+//!
+//! Two drivers run the same targets: one of our own on any compiler, and libFuzzer, which is guided by coverage and finds
+//! more, where a nightly compiler is installed. cargo-fuzz isn't needed: what it would do is little, and done here.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::summary::Part;
-use crate::tools::{self, cargo, everything_is_required, root};
+use crate::tools::{self, cargo, everything_is_required, root, say};
 
 #[derive(Args)]
 pub struct Options {
@@ -18,7 +21,7 @@ pub struct Options {
     /// Repeats a run.
     #[arg(long)]
     seed: Option<u64>,
-    /// Uses libFuzzer, which finds more; needs a nightly compiler and cargo-fuzz.
+    /// Uses libFuzzer, which finds more; needs a nightly compiler.
     #[arg(long)]
     libfuzzer: bool,
 }
@@ -26,7 +29,8 @@ pub struct Options {
 /// Runs the targets.
 pub fn run(options: &Options) -> Result<()> {
     if options.libfuzzer {
-        return libfuzzer(options);
+        let targets = if options.targets.is_empty() { targets()? } else { options.targets.clone() };
+        return targets.iter().try_for_each(|target| libfuzzer(target, options.seconds, options.seed));
     }
     let mut driver = cargo();
     arrange(&mut driver, options.seconds);
@@ -37,7 +41,8 @@ pub fn run(options: &Options) -> Result<()> {
     tools::run(&mut driver)
 }
 
-/// As a part of all tests: a minute for each target where everything is required, a few seconds elsewhere.
+/// As a part of all tests: a minute for each target where everything is required, a few seconds elsewhere. By libFuzzer
+/// where that can be had and the time is worth its build; by our own driver everywhere.
 pub fn part() -> Part {
     let mut results = Part::begin("fuzz");
     let seconds = if everything_is_required() { 60 } else { 5 };
@@ -46,7 +51,43 @@ pub fn part() -> Part {
     arrange(&mut driver, seconds);
     let (heard, outcome) = tools::run_tests(&mut driver);
     results.add(heard, outcome);
+    if !everything_is_required() {
+        return results.end();
+    }
+    if !has_libfuzzer() {
+        results.leave_out("libFuzzer: there is no nightly compiler".to_owned());
+        return results.end();
+    }
+    match targets() {
+        Err(error) => results.fail(format!("{error:#}")),
+        Ok(targets) => {
+            for target in targets {
+                say(&format!("libFuzzer: {target}, {seconds} s"));
+                results.check(&format!("libFuzzer: {target}"), libfuzzer(&target, seconds, None));
+            }
+        }
+    }
     results.end()
+}
+
+/// What makes the compiler instrument code for libFuzzer, as cargo-fuzz has it.
+const INSTRUMENTATION: &str = "--cfg fuzzing -Zsanitizer=address -Ccodegen-units=1 -Cpasses=sancov-module \
+     -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \
+     -Cllvm-args=-simplifycfg-branch-fold-threshold=0";
+
+/// Whether a nightly compiler is installed, which libFuzzer's instrumentation needs.
+fn has_libfuzzer() -> bool {
+    let mut version = nightly();
+    version.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    version.status().is_ok_and(|status| status.success())
+}
+
+/// cargo of the nightly compiler, whichever compiler runs this.
+fn nightly() -> Command {
+    let mut cargo = Command::new("cargo");
+    cargo.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO").env_remove("RUSTC").current_dir(root()).arg("+nightly");
+    cargo
 }
 
 /// The driver for any compiler. Chosen from the whole workspace, so that what `cargo xtask test` compiled isn't compiled
@@ -56,22 +97,32 @@ fn arrange(driver: &mut Command, seconds: u64) {
     driver.env("PODBAY_FUZZ_SECONDS", seconds.to_string());
 }
 
-fn libfuzzer(options: &Options) -> Result<()> {
-    let all = || -> Result<Vec<String>> {
-        let files = std::fs::read_dir(root().join("fuzz/fuzz_targets")).context("fuzz/fuzz_targets can't be read")?;
-        let names = files.map(|file| Ok(file?.path().file_stem().unwrap_or_default().to_string_lossy().into_owned()));
-        names.collect()
-    };
-    let targets = if options.targets.is_empty() { all()? } else { options.targets.clone() };
-    for target in targets {
-        let mut fuzz = Command::new("cargo");
-        // The compiler that runs this must not be the one that is used.
-        fuzz.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO").current_dir(root());
-        fuzz.args(["+nightly", "fuzz", "run", &target, "--"]).arg(format!("-max_total_time={}", options.seconds));
-        if let Some(seed) = options.seed {
-            fuzz.arg(format!("-seed={seed}"));
-        }
-        tools::run(&mut fuzz).context("libFuzzer needs a nightly compiler and `cargo install cargo-fuzz`")?;
+/// The names of all targets.
+fn targets() -> Result<Vec<String>> {
+    let files = std::fs::read_dir(root().join("fuzz/fuzz_targets")).context("can't read fuzz/fuzz_targets")?;
+    let names = files.map(|file| Ok(file?.path().file_stem().unwrap_or_default().to_string_lossy().into_owned()));
+    let mut names = names.collect::<Result<Vec<String>>>()?;
+    names.sort();
+    Ok(names)
+}
+
+/// Builds a target for libFuzzer and runs it. What crashes it is left below `fuzz/artifacts`.
+fn libfuzzer(target: &str, seconds: u64, seed: Option<u64>) -> Result<()> {
+    let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let mut build = nightly();
+    build.args(["build", "--quiet", "--manifest-path", "fuzz/Cargo.toml", "--release", "--bin", target]);
+    // With a target given, macros and build scripts aren't instrumented.
+    build.args(["--target", &triple]).env("RUSTFLAGS", INSTRUMENTATION);
+    tools::run(&mut build).context("libFuzzer needs a nightly compiler and a C++ compiler")?;
+    let [corpus, artifacts] = ["corpus", "artifacts"].map(|kind| root().join("fuzz").join(kind).join(target));
+    for directory in [&corpus, &artifacts] {
+        std::fs::create_dir_all(directory).with_context(|| format!("can't create {}", directory.display()))?;
     }
-    Ok(())
+    let mut fuzz = Command::new(root().join("fuzz/target").join(&triple).join("release").join(target));
+    fuzz.current_dir(root()).arg(format!("-artifact_prefix={}/", artifacts.display()));
+    fuzz.args([format!("-max_total_time={seconds}"), "-timeout=5".to_owned(), "-print_final_stats=1".to_owned()]);
+    if let Some(seed) = seed {
+        fuzz.arg(format!("-seed={seed}"));
+    }
+    tools::run(fuzz.arg(corpus))
 }

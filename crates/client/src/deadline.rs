@@ -1,8 +1,10 @@
 //! The client's own deadline for a command.
 //!
-//! podbayd enforces a command's time-out, and does so without the shim's help where it must. But it runs inside the sandbox,
-//! next to what it watches, so the caller doesn't wait for it for ever either.
+//! podbayd enforces a command's time-out, without the shim's help where it must. But podbayd runs inside the sandbox, next to
+//! what it watches, so the caller doesn't trust it to answer: neither silence nor a trickle of output holds it for ever.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use podbay_proto::exec::{Command, ExecId};
@@ -10,17 +12,36 @@ use tokio::time::Instant;
 
 use crate::error::{Error, Result};
 
-/// What podbayd may take beyond time-out and grace period: to find a zygote that works, and to kill what won't die.
+/// What podbayd may take beyond time-out and grace period, to find a zygote that works and to kill what won't die; and the
+/// longest pause in the output that follows.
 const SLACK: Duration = Duration::from_secs(10);
 
+/// How long a caller waits altogether for output that arrives after the deadline. A command's log is at most 64 MiB, and a
+/// slow network may take minutes for that.
+const DRAIN: Duration = Duration::from_secs(300);
+
+/// The most output that a caller takes after the deadline: more than any log holds. Output that never makes the caller wait
+/// would otherwise never end.
+const DRAIN_BYTES: u64 = 256 << 20;
+
 /// When a caller stops waiting.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Deadline {
-    at: Option<Instant>,
+#[derive(Debug, Clone)]
+pub(crate) struct Deadline(Option<Bound>);
+
+#[derive(Debug, Clone)]
+struct Bound {
+    at: Instant,
+    /// From the start of the command to `at`, for the error.
     after: Duration,
-    /// The least that each wait gets: what comes late but steadily, as the rest of a long output does, is no reason to give
-    /// up.
-    least: Duration,
+    spent: Arc<Spent>,
+}
+
+/// What a command has cost its caller since the deadline. Shared, and kept up to date also by waits that are cancelled.
+#[derive(Debug, Default)]
+struct Spent {
+    /// Time spent waiting. What the caller does between two waits is the caller's own business.
+    micros: AtomicU64,
+    bytes: AtomicU64,
 }
 
 impl Deadline {
@@ -28,16 +49,16 @@ impl Deadline {
     pub(crate) fn of(command: &Command, patience: Duration) -> Self {
         let limits = Duration::from_millis(command.timeout_ms.saturating_add(command.grace_ms));
         let after = limits.saturating_add(SLACK).saturating_add(patience);
-        match command.timeout_ms {
-            0 => Self::none(),
-            // A deadline that no clock can show is none.
-            _ => Self { at: Instant::now().checked_add(after), after, least: SLACK },
+        if command.timeout_ms == 0 {
+            return Self::none();
         }
+        // A deadline beyond what the clock can represent is none.
+        Self(Instant::now().checked_add(after).map(|at| Bound { at, after, spent: Arc::default() }))
     }
 
-    /// No deadline: the command has none, or was started by somebody else.
+    /// No deadline: the command has none, or somebody else started it.
     pub(crate) fn none() -> Self {
-        Self { at: None, after: Duration::ZERO, least: Duration::ZERO }
+        Self(None)
     }
 
     /// Waits for something that the command's end brings about.
@@ -45,9 +66,47 @@ impl Deadline {
     /// # Errors
     /// `DeadlineExceeded`.
     pub(crate) async fn wait<T>(&self, id: &ExecId, work: impl Future<Output = T>) -> Result<T> {
-        let Some(at) = self.at else { return Ok(work.await) };
-        let overdue = |_| Error::DeadlineExceeded { id: id.clone(), seconds: self.after.as_secs() };
-        tokio::time::timeout_at(at.max(Instant::now() + self.least), work).await.map_err(overdue)
+        let Some(bound) = &self.0 else { return Ok(work.await) };
+        let left = DRAIN.saturating_sub(Duration::from_micros(bound.spent.micros.load(Ordering::Relaxed)));
+        let wait = Wait { bound, since: Instant::now() };
+        if left.is_zero() {
+            return Err(bound.exceeded(id));
+        }
+        // Output that arrives late but steadily is no reason to give up at once.
+        let until = bound.at.max(wait.since + SLACK.min(left));
+        tokio::time::timeout_at(until, work).await.map_err(|_| bound.exceeded(id))
+    }
+
+    /// Counts output that has arrived.
+    ///
+    /// # Errors
+    /// `DeadlineExceeded` when more has come since the deadline than any log holds.
+    pub(crate) fn received(&self, id: &ExecId, bytes: usize) -> Result<()> {
+        let Some(bound) = self.0.as_ref().filter(|bound| bound.at < Instant::now()) else { return Ok(()) };
+        // An event without bytes isn't free either.
+        let bytes = (bytes as u64).max(1);
+        let before = bound.spent.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) > DRAIN_BYTES { Err(bound.exceeded(id)) } else { Ok(()) }
+    }
+}
+
+impl Bound {
+    fn exceeded(&self, id: &ExecId) -> Error {
+        Error::DeadlineExceeded { id: id.clone(), seconds: self.after.as_secs() }
+    }
+}
+
+/// A wait in progress. Its end, however it comes, is charged to the command.
+struct Wait<'a> {
+    bound: &'a Bound,
+    since: Instant,
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        let late = Instant::now().saturating_duration_since(self.since.max(self.bound.at));
+        let micros = u64::try_from(late.as_micros()).unwrap_or(u64::MAX);
+        self.bound.spent.micros.fetch_add(micros, Ordering::Relaxed);
     }
 }
 
@@ -56,24 +115,63 @@ impl Deadline {
 mod tests {
     use super::*;
 
-    fn until(timeout_ms: u64) -> Option<Duration> {
+    fn deadline(timeout_ms: u64) -> Deadline {
         let command = Command { timeout_ms, grace_ms: 2_000, ..Command::shell("true") };
-        Deadline::of(&command, Duration::from_secs(1)).at.map(|at| at - Instant::now())
+        Deadline::of(&command, Duration::from_secs(1))
     }
 
-    #[tokio::test]
-    async fn a_command_is_waited_for_until_its_time_is_long_over() {
-        let left = until(3_000).unwrap().as_secs_f64();
-        assert!(left > 15.0 && left <= 16.0, "{left}");
-        assert_eq!(until(0), None);
-        assert_ne!(until(u64::MAX), Some(Duration::ZERO), "no clock shows it");
+    fn id() -> ExecId {
+        ExecId::new("a").unwrap()
+    }
 
-        let id = ExecId::new("a").unwrap();
-        let ms = Duration::from_millis;
-        let deadline = Deadline { at: Some(Instant::now() + ms(100)), after: ms(100), least: ms(50) };
-        let error = deadline.wait(&id, std::future::pending::<()>()).await.unwrap_err();
-        assert!(matches!(error, Error::DeadlineExceeded { .. }), "{error}");
-        assert!(deadline.wait(&id, tokio::time::sleep(ms(1))).await.is_ok(), "what comes steadily");
-        assert!(Deadline::none().wait(&id, async {}).await.is_ok());
+    #[tokio::test(start_paused = true)]
+    async fn it_is_time_out_grace_and_slack() {
+        let begun = Instant::now();
+        let error = deadline(3_000).wait(&id(), std::future::pending::<()>()).await.unwrap_err();
+        assert!(matches!(error, Error::DeadlineExceeded { seconds: 16, .. }), "{error}");
+        assert_eq!(begun.elapsed().as_secs(), 16);
+        assert!(deadline(0).0.is_none());
+        assert!(deadline(u64::MAX).wait(&id(), async {}).await.is_ok(), "no clock can represent it");
+    }
+
+    /// Each piece of output once bought its sender ten more seconds, without end.
+    #[tokio::test(start_paused = true)]
+    async fn a_trickle_ends() {
+        let deadline = deadline(3_000);
+        let begun = Instant::now();
+        let mut events = 0;
+        while deadline.wait(&id(), tokio::time::sleep(Duration::from_secs(9))).await.is_ok() {
+            deadline.received(&id(), 1).unwrap();
+            events += 1;
+        }
+        assert!(events > 20, "what comes steadily is waited for: {events}");
+        let most = Duration::from_secs(16) + DRAIN;
+        assert!(begun.elapsed() <= most, "{:?}", begun.elapsed());
+        assert!(deadline.wait(&id(), async {}).await.is_err(), "it stays exceeded");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_that_is_cancelled_counts() {
+        let deadline = deadline(3_000);
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        for _ in 0..DRAIN.as_secs() / 5 {
+            let wait = deadline.wait(&id(), std::future::pending::<()>());
+            assert!(tokio::time::timeout(Duration::from_secs(5), wait).await.is_err(), "cancelled");
+        }
+        assert!(deadline.wait(&id(), async {}).await.is_err());
+    }
+
+    /// A caller may look at the output for as long as it likes, and a flood of output ends all the same.
+    #[tokio::test(start_paused = true)]
+    async fn only_waiting_takes_time_and_only_logs_are_taken() {
+        let deadline = deadline(3_000);
+        for _ in 0..10 {
+            tokio::time::sleep(DRAIN).await;
+            deadline.wait(&id(), async {}).await.unwrap();
+        }
+        for _ in 0..DRAIN_BYTES >> 20 {
+            deadline.received(&id(), 1 << 20).unwrap();
+        }
+        assert!(deadline.received(&id(), 0).is_err());
     }
 }

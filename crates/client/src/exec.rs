@@ -127,7 +127,7 @@ impl Sandbox {
         let request = Run { id: new_id()?, command: Some(command), output_cap: cap };
         let mut permit = self.session.permit(request, Content::Nothing)?;
         let mut guard = KillOnDrop::new(&self.session, &permit.id);
-        let output = self.collect(&mut guard, &mut permit, deadline).await;
+        let output = self.collect(&mut guard, &mut permit, &deadline).await;
         permit.finish(output, effect)
     }
 
@@ -146,11 +146,11 @@ impl Sandbox {
         let request = Run { id: new_id()?, command: Some(command), output_cap: cap };
         // One operation: what follows is part of it.
         let mut permit = self.session.permit(request, Content::Bytes(&input))?;
-        let output = self.start_and_feed(&mut permit, input, deadline).await;
+        let output = self.start_and_feed(&mut permit, input, &deadline).await;
         permit.finish(output, effect)
     }
 
-    async fn start_and_feed(&self, permit: &mut Permit<Run>, input: Bytes, deadline: Deadline) -> Result<Output> {
+    async fn start_and_feed(&self, permit: &mut Permit<Run>, input: Bytes, deadline: &Deadline) -> Result<Output> {
         let id = permit.id.clone();
         let mut guard = KillOnDrop::new(&self.session, &id);
         if let Some(command) = permit.request_mut().command.take() {
@@ -172,7 +172,7 @@ impl Sandbox {
     }
 
     /// Starts a command where there is one, waits for its end and fetches its output.
-    async fn collect(&self, guard: &mut KillOnDrop, permit: &mut Permit<Run>, deadline: Deadline) -> Result<Output> {
+    async fn collect(&self, guard: &mut KillOnDrop, permit: &mut Permit<Run>, deadline: &Deadline) -> Result<Output> {
         let id = guard.id.clone();
         // Overdue, the command is left to the guard, which has it killed where that can still be asked for.
         deadline.wait(&id, self.collect_patiently(guard, permit)).await?
@@ -390,7 +390,8 @@ impl Exec {
         let deadline = command.as_ref().map_or_else(Deadline::none, |command| session.deadline(command));
         let permit = session.permit(Attach { id, command, offset }, Content::Nothing)?;
         let (stream, instance, ended) = (None, None, None);
-        let mut exec = Self { session, permit, offset, started: false, stream, instance, ended, deadline };
+        let mut exec =
+            Self { session, permit, offset, started: false, stream, instance, ended, deadline: deadline.clone() };
         let id = exec.id().clone();
         let connected = deadline.wait(&id, exec.connect()).await.flatten();
         if let Err(error) = connected {
@@ -446,13 +447,19 @@ impl Exec {
     ///
     /// # Errors
     /// When the sandbox can't be reached any more, or the command's program couldn't be started; `DeadlineExceeded` when its
-    /// time was up long ago and nothing is heard of it.
+    /// time was up long ago and it still hasn't ended, whether podbayd is silent or sends a trickle.
     pub async fn next(&mut self) -> Result<Option<Event>> {
         if self.ended.is_some() {
             return Ok(None);
         }
-        let (deadline, id) = (self.deadline, self.id().clone());
+        let (deadline, id) = (self.deadline.clone(), self.id().clone());
         let event = deadline.wait(&id, self.next_patiently()).await.flatten();
+        let bytes = match &event {
+            Ok(Some(Event::Output(_, bytes))) => Some(bytes.len()),
+            Ok(Some(Event::Lost(_))) => Some(0),
+            _ => None,
+        };
+        let event = bytes.map_or(Ok(()), |bytes| deadline.received(&id, bytes)).and(event);
         match &event {
             Ok(Some(Event::End(info))) => {
                 let exit = match &info.state {

@@ -19,4 +19,12 @@ mod tests {
         assert!(bytes.len() <= 5_000_000, "podbayd has {} bytes; 5 MB is the most", bytes.len());
         assert!(super::daemon("pdp11").is_none());
     }
+
+    /// Whoever sets a sandbox's environment could otherwise switch Landlock off in it. Tests may; releases don't know how.
+    #[test]
+    fn a_release_has_no_override_for_landlocks_abi() {
+        let bytes = super::daemon(std::env::consts::ARCH).unwrap();
+        let name = b"PODBAY_LANDLOCK_ABI";
+        assert_eq!(bytes.windows(name.len()).any(|window| window == name), cfg!(debug_assertions));
+    }
 }

@@ -8,6 +8,7 @@
 //! the filter.
 
 mod denied;
+mod other_processes;
 mod past_landlock;
 mod set_id;
 mod sockets;
@@ -61,15 +62,31 @@ pub(crate) fn compile(profile: Profile) -> Result<BpfProgram, FailedStep> {
                 let netlink = if profile == Profile::Container { &AUDITED } else { netlink };
                 sockets::allow(&mut rules, libc::SYS_socket, &[&UNIX, inet, inet6, netlink])?;
                 sockets::allow(&mut rules, libc::SYS_socketpair, &[&UNIX])?;
+                if profile == Profile::Container {
+                    other_processes::refuse(&mut rules)?;
+                }
             }
             Profile::Landlock(allowed) => past_landlock::refuse(&mut rules, allowed)?,
         }
-        let denied: BpfProgram =
-            SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32), ARCH)?
-                .try_into()?;
-        Ok(prelude(profile).into_iter().chain(denied).collect())
+        Ok(prelude(profile).into_iter().chain(compile_rules(rules)?).collect())
     };
     make().map_err(std::io::Error::other).step(|| "compile the system call filter".into())
+}
+
+/// Fails calls that match a rule with EPERM, and kills other architectures.
+fn compile_rules(rules: Rules) -> Built<BpfProgram> {
+    SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32), ARCH)?.try_into()
+}
+
+/// Compiles the filter of commands in namespaces, beyond podbayd's own.
+fn compile_local_commands() -> Result<BpfProgram, FailedStep> {
+    let make = || -> Built<BpfProgram> {
+        let mut rules = Rules::new();
+        other_processes::refuse(&mut rules)?;
+        let missing = answers(&[(libc::SYS_openat2, libc::ENOSYS)]);
+        Ok(missing.into_iter().chain(compile_rules(rules)?).collect())
+    };
+    make().map_err(std::io::Error::other).step(|| "compile the commands' system call filter".into())
 }
 
 /// Installs a filter for this process and everything that it starts.
@@ -82,7 +99,8 @@ pub(crate) fn install(program: &BpfProgram) -> Result<(), FailedStep> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CommandFilter {
-    /// In namespaces on this machine: no `openat2`, which could make files with set-id bits.
+    /// In namespaces on this machine: no `openat2`, which could make files with set-id bits, and no changes to the limits and
+    /// priorities of other processes, such as podbayd.
     Local,
     /// In a container: none of the calls that are denied in a jail.
     Container,
@@ -96,13 +114,11 @@ impl CommandFilter {
     /// # Errors
     /// When the kernel refuses.
     pub fn install(self) -> Result<(), FailedStep> {
-        let mut program = match self {
-            Self::Local => answers(&[(libc::SYS_openat2, libc::ENOSYS)]),
-            Self::Container => return install(&compile(Profile::Container)?),
-            Self::Mark => Vec::new(),
-        };
-        program.push(operation(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW));
-        install(&program)
+        match self {
+            Self::Local => install(&compile_local_commands()?),
+            Self::Container => install(&compile(Profile::Container)?),
+            Self::Mark => install(&vec![operation(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW)]),
+        }
     }
 }
 

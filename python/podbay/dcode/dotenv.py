@@ -2,12 +2,15 @@
 
 dcode loads the nearest `.env` from the workspace upwards, and then the user's own `~/.deepagents/.env`. A sandbox or a
 cloned repository may have created the first, so its variables can only do what a project's `podbay.toml` can: narrow
-settings (docs/config.md). `resolve_env_var` doesn't say where a value came from, so this module works it out.
+settings (docs/config.md). Podbay's libraries, and the programs that a kubeconfig names, also read variables that nobody
+can list: proxies, certificates, search paths, cloud credentials. So every other name from that file is refused unless
+it is known to be harmless. `resolve_env_var` doesn't say where a value came from, so this module works it out.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +36,10 @@ _LEADING = (
     "XDG_CONFIG_HOME",
     "XDG_RUNTIME_DIR",
 )
+
+# What a project's `.env` may put into the process besides settings: dcode's own variables, and what models and tracing
+# are reached with.
+_HARMLESS = re.compile(r"DEEPAGENTS_CODE_\w+|LANG(SMITH|CHAIN)_\w+|[A-Z0-9_]+_API_KEY")
 
 
 @dataclass(frozen=True)
@@ -62,12 +69,14 @@ class Variables:
 
     def settings(self) -> dict[str, Any]:
         """Returns all settings in these variables. Those of the project can only narrow; others raise `ConfigError`."""
-        for name in _LEADING:
-            if name in self.project and os.environ.get(name) == self.project[name]:
+        settings = {setting.variable for setting in podbay.SETTINGS}
+        for name, value in sorted(self.project.items()):
+            # A variable that dcode keeps in a snapshot of the workspace's reaches neither Podbay nor what Podbay starts.
+            if os.environ.get(name) == value and name not in settings and not _HARMLESS.fullmatch(name):
                 raise podbay.ConfigError(
-                    f"{name} comes from a .env file of the project, which a sandbox may have written, and it decides "
-                    "which files and clusters Podbay trusts: remove it there, and export it before dcode starts if you "
-                    "want it"
+                    f"{name} comes from a .env file of the project, which a sandbox may have written, and could lead "
+                    "Podbay to other files, programs or servers: remove it there, and export it before dcode starts "
+                    "(or set it in ~/.deepagents/.env) if you want it"
                 )
         leading = {name: self.trusted[name] for name in _LEADING if name in self.trusted}
         trusted = {**leading, **_texts(self.trusted)}

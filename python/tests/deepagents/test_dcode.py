@@ -174,19 +174,34 @@ def test_the_users_own_dotenv_has_full_power(dotenv):
     assert PodbayProvider()._settings({})["local.network"] == "host"
 
 
-@pytest.mark.parametrize("name", ["KUBECONFIG", "PODBAY_CONFIG", "XDG_CONFIG_HOME"])
+LEADING_AWAY = [
+    *("KUBECONFIG", "PODBAY_CONFIG", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "HOME", "TMPDIR"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "AWS_CONFIG_FILE", "GOOGLE_APPLICATION_CREDENTIALS"),
+    *("PATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH", "BASH_ENV", "PODBAY_LANDLOCK_ABI", "NOBODY_KNOWS_THIS"),
+]
+
+
+@pytest.mark.parametrize("name", LEADING_AWAY)
 def test_a_workspaces_dotenv_leads_nowhere_else(name, dotenv, monkeypatch, tmp_path):
-    """A kubeconfig's exec plugin runs on the host, and a settings file named by a variable can set everything."""
+    """A kubeconfig's exec plugin is a program on the host, and inherits proxies, search paths and credentials."""
     monkeypatch.delenv(name, raising=False)
     planted = tmp_path / "workspace/podbay/podbay.toml"
     dotenv(f"{name}={planted.parents[1]}\n")
-    if name in os.environ:
+    if os.environ.get(name) == str(planted.parents[1]):
         with pytest.raises(podbay.ConfigError, match=name):
             PodbayProvider()._settings({})
     else:
+        # dcode didn't load it, or not into the process.
         planted.parent.mkdir()
         planted.write_text('[local]\nnetwork = "host"\n')
         assert "local.network" not in PodbayProvider()._settings({})
+
+
+def test_a_workspaces_dotenv_may_hold_keys(dotenv, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    dotenv("OPENAI_API_KEY=x\nLANGSMITH_PROJECT=y\nDEEPAGENTS_CODE_THEME=z\n")
+    assert PodbayProvider()._settings({})["mode"] == "local"
 
 
 def local_home():

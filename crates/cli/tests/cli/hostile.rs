@@ -83,3 +83,46 @@ fn trees_come_back_as_they_went() {
     let large = home.output(&["read", "box", "dir/deep/er/large"]);
     assert_eq!(large.stdout, vec![7; 3 << 20]);
 }
+
+/// The first processes of the sandboxes in a home: podbayd, as the machine sees it.
+fn podbayds(home: &Home) -> Vec<i32> {
+    let read = |pid: i32, file: &str| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let field = |pid: i32, name: &str| -> Option<Vec<i32>> {
+        let status = text(&read(pid, "status"));
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?.to_owned();
+        Some(line.split_whitespace().filter_map(|word| word.parse().ok()).collect())
+    };
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let all: Vec<i32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let below_home = |pid: &i32| text(&read(*pid, "cmdline")).contains(home.path().to_str().unwrap());
+    let supervisors: Vec<i32> = all.iter().copied().filter(below_home).collect();
+    all.into_iter()
+        .filter(|pid| field(*pid, "NSpid:").is_some_and(|pids| pids.len() > 1 && pids.last() == Some(&1)))
+        .filter(|pid| {
+            field(*pid, "PPid:").is_some_and(|parent| parent.iter().any(|parent| supervisors.contains(parent)))
+        })
+        .collect()
+}
+
+/// Whoever could stop podbayd hung `podbay run` for ever, time-out or not.
+#[test]
+fn a_stopped_podbayd_does_not_hold_the_command_line() {
+    use std::io::BufRead as _;
+    use std::process::Stdio;
+
+    let home = Home::new();
+    let mut run = home.podbay(&["run", "--timeout", "1s", "--", "sh", "-c", "echo started; sleep 60"]);
+    let mut run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufReader::new(run.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "started\n");
+    let stopped = podbayds(&home);
+    assert_eq!(stopped.len(), 1, "podbayd isn't where this looks for it");
+    let pid = stopped[0].to_string();
+    assert!(std::process::Command::new("kill").args(["-STOP", &pid]).status().unwrap().success());
+    let begun = std::time::Instant::now();
+    let output = run.wait_with_output().unwrap();
+    assert!(begun.elapsed() < std::time::Duration::from_secs(45), "{:?}", begun.elapsed());
+    assert!(text(&output.stderr).contains("should have ended within"), "{}", text(&output.stderr));
+    assert_eq!(output.status.code(), Some(125));
+}

@@ -141,6 +141,22 @@ fn limits_are_shown_and_lifted() {
     assert_eq!(text(&output.stdout), "16384\n", "{}", text(&output.stderr));
 }
 
+/// Memory is limited by control groups only, so without them `podbay config` must not promise a limit.
+#[test]
+fn without_control_groups_memory_is_shown_as_unlimited() {
+    let home = Home::new();
+    let root = rustix::process::geteuid().is_root();
+    let mut hidden = std::process::Command::new("unshare");
+    hidden.args(if root { &["--mount"][..] } else { &["--mount", "--map-root-user"] });
+    let script = "mount -t tmpfs -o ro none /sys/fs/cgroup && exec \"$0\" --json config";
+    hidden.args(["sh", "-c", script, env!("CARGO_BIN_EXE_podbay")]).env("PODBAY_HOME", home.path());
+    let output = hidden.env("XDG_CONFIG_HOME", home.path().join("config")).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let all: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let memory = all.as_array().unwrap().iter().find(|entry| entry["key"] == "local.memory").unwrap();
+    assert_eq!((&memory["value"], &memory["from"]), (&"unlimited".into(), &"default".into()));
+}
+
 #[test]
 fn an_unknown_variable_is_refused_by_every_command() {
     let home = Home::new();

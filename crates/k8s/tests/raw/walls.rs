@@ -1,6 +1,10 @@
-//! What keeps commands from podbayd in a pod, and the work that goes on behind it.
+//! What keeps commands away from podbayd in a pod, and strangers away from sandboxes.
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
 use podbay_client::provider::Provider;
 use podbay_client::{Command, Sandbox, WallKind};
 use podbay_k8s::raw::Config;
@@ -9,7 +13,7 @@ use serde_json::json;
 use crate::pods::rules;
 use crate::provider::{config, provider, wanted};
 
-/// Prints what it got hold of; nothing is right.
+/// Prints what it got hold of, which should be nothing.
 const ATTACKS: &str = r#"
 import ctypes, os, signal, socket, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -52,7 +56,7 @@ if os.fork() == 0:
 if os.read(read, 3) != b'no': print('socket, as an orphan')
 "#;
 
-/// What local sandboxes refuse, containerd's profile or not.
+/// What local sandboxes refuse too, whatever containerd's profile says.
 const CALLS: &str = r"
 for name, number, first in (('io_uring_setup', 425, 8), ('unshare', 272, 0x10000000), ('keyctl', 250, 0), ('bpf', 321, 0)):
     if libc.syscall(number, first, 0, 0) != -1 or ctypes.get_errno() != 1: print(name, ctypes.get_errno())
@@ -106,7 +110,7 @@ async fn commands_are_walled_off_from_podbayd() -> Result<()> {
     Ok(())
 }
 
-/// Root can create files in `/` and `/run`, as many servers do, so podbayd's directory is left open there, and told to be.
+/// Root can create files in `/` and `/run`, as many servers do, so podbayd's directory is left open there, and reported as open.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_root_pod_works_as_ever_and_tells_what_is_open() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
@@ -165,6 +169,48 @@ async fn pods_on_older_kernels_work_and_tell() -> Result<()> {
         ensure!(open(&made.sandbox).await? == expected, "ABI {abi}: {:#?}", made.sandbox.protection().await?);
         let work = "mkdir a b && echo x > a/f && mv a/f b/g && ln b/g a/h && cat b/g";
         ensure!(made.sandbox.run(work).await?.text() == "x\n", "ABI {abi}");
+    }
+    Ok(())
+}
+
+/// The story: agent-sandbox and others trusted labels, which whoever may create pods can set. Podbay believes a Lease of its
+/// own, and the pod only if that Lease names its UID.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_id_reaches_only_what_podbay_made() -> Result<()> {
+    let Some(cluster) = rig::cluster().await? else { return Ok(()) };
+    let namespace = cluster.namespace(rules()).await?;
+    let raw = provider(&namespace, config(rig::DEBIAN))?;
+    let pods: Api<Pod> = Api::namespaced(cluster.admin(), namespace.name());
+    let leases: Api<Lease> = Api::namespaced(cluster.admin(), namespace.name());
+    let made = raw.get_or_create(&wanted("pb-own")).await?;
+    made.sandbox.run("true").await?;
+
+    // A pod with all the labels of a sandbox, but no Lease behind it.
+    let foreign = json!({
+        "metadata": {"name": "foreign", "labels": {"app.kubernetes.io/managed-by": "podbay", "podbay.dev/sandbox": "pb-foreign"}},
+        "spec": {"containers": [{
+            "name": "sandbox", "image": rig::DEBIAN, "imagePullPolicy": "Never", "command": ["sleep", "1000"],
+        }], "terminationGracePeriodSeconds": 0},
+    });
+    let foreign = pods.create(&PostParams::default(), &serde_json::from_value(foreign)?).await?;
+    for id in ["pb-foreign", "foreign", &format!("{}/foreign", namespace.name())] {
+        let found = raw.reconnect(id).await;
+        ensure!(found.is_err(), "{id} was reached");
+    }
+
+    // A Lease that names another pod, or a pod of the same name that isn't the one that Podbay made.
+    let lease = leases.get("pb-own").await?;
+    let holder = lease.spec.and_then(|spec| spec.holder_identity).context("the Lease has no holder")?;
+    let (pod, _) = holder.split_once('/').context("the holder has no UID")?;
+    let uid = foreign.metadata.uid.context("no UID")?;
+    for false_holder in [format!("foreign/{uid}"), format!("{pod}/{uid}")] {
+        let patch = json!({"spec": {"holderIdentity": false_holder}});
+        leases.patch("pb-own", &PatchParams::default(), &Patch::Merge(&patch)).await?;
+        let reached = match raw.reconnect("pb-own").await {
+            Ok(found) => found.sandbox.run("hostname").await.map(|output| output.text().into_owned()).ok(),
+            Err(_) => None,
+        };
+        ensure!(reached.is_none(), "{false_holder}: reached {reached:?}");
     }
     Ok(())
 }

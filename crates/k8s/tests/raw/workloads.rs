@@ -1,21 +1,50 @@
-//! Real programs, in a pod whose commands have their filter and their domain.
+//! Real programs, in pods whose commands have their filter and their domain.
 //!
-//! The pod has this machine's `/usr` and what belongs to it, so that what is installed here can be run there. What isn't is
-//! left out, and said.
+//! The pod has this machine's `/usr` and what belongs to it, so that what is installed here can be run there. Where
+//! everything is required (`PODBAY_REQUIRE=all`), missing programs are installed; elsewhere they are left out, and said.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use podbay_client::provider::Provider;
 use podbay_client::{Command, Sandbox};
 use podbay_k8s::raw::Config;
+use rig::packages::Need;
 use serde_json::{Value, json};
 
 use crate::pods::rules;
 use crate::provider::{config, provider, wanted};
 
-/// Places of this machine that programs are made of.
-const PLACES: [&str; 5] = ["/usr", "/etc/alternatives", "/etc/java-17-openjdk", "/etc/ssl", "/etc/apt"];
+/// Places of this machine that programs consist of.
+const PLACES: [&str; 4] = ["/usr", "/etc/alternatives", "/etc/java-17-openjdk", "/etc/ssl"];
+
+/// The packages that bring the programs of [`WORK`] and [`ACROSS`].
+const NEEDS: &[Need] = &[
+    Need::program("python3-pip", "pip3"),
+    Need::file("python3-setuptools", "/usr/lib/python3/dist-packages/setuptools"),
+    Need::program("npm", "npm"),
+    Need::program("golang-go", "go"),
+    Need::program("git", "git"),
+    Need::program("gcc", "gcc"),
+    Need::program("default-jdk-headless", "javac"),
+    Need::program("gdb", "gdb"),
+    Need::program("lsof", "lsof"),
+];
+
+fn everything_is_required() -> bool {
+    std::env::var_os("PODBAY_REQUIRE").is_some_and(|value| value == "all")
+}
+
+/// Whether the pod finds a program in what it has of this machine.
+fn is_installed(program: &str) -> Result<bool> {
+    let found =
+        ["/usr/bin", "/usr/local/bin", "/usr/local/go/bin"].iter().any(|place| Path::new(place).join(program).exists());
+    ensure!(found || !everything_is_required(), "{program} isn't installed where pods see it, and PODBAY_REQUIRE=all");
+    if !found {
+        println!("left out: {program} isn't installed");
+    }
+    Ok(found)
+}
 
 fn with_programs(config: Config) -> Result<Config> {
     let places: Vec<&str> = PLACES.into_iter().filter(|place| Path::new(place).is_dir()).collect();
@@ -28,7 +57,11 @@ fn with_programs(config: Config) -> Result<Config> {
         volume_mounts: serde_json::from_value(mounts.into())?,
         allow_weaker_security: true,
         memory_limit: "2Gi".into(),
-        env: [("HOME".into(), "/workspace".into())].into(),
+        env: [
+            ("HOME".into(), "/workspace".into()),
+            ("PATH".into(), "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/go/bin".into()),
+        ]
+        .into(),
         ..config
     })
 }
@@ -50,10 +83,10 @@ const WORK: [(&str, &str); 8] = [
          node -e 'const {Worker}=require(\"worker_threads\"); new Worker(\"process.exit(require(\\\"dep\\\")-7)\",{eval:true}).on(\"exit\",c=>process.exit(c))'",
     ),
     (
-        "/usr/local/go/bin/go",
+        "go",
         "mkdir -p g && cd g && printf 'module x\\n\\ngo 1.20\\n' > go.mod && \
          printf 'package main\\nimport \"fmt\"\\nfunc main() { c := make(chan int); go func() { c <- 7 }(); fmt.Println(<-c) }\\n' > m.go && \
-         GOFLAGS=-mod=mod GOTOOLCHAIN=local GOPROXY=off /usr/local/go/bin/go build -o m . && ./m | grep -qx 7",
+         GOFLAGS=-mod=mod GOTOOLCHAIN=local GOPROXY=off go build -o m . && ./m | grep -qx 7",
     ),
     (
         "git",
@@ -76,6 +109,16 @@ const WORK: [(&str, &str); 8] = [
     ("gdb", "sleep 60 & gdb -p $! -batch -ex 'info registers' >/dev/null 2>&1; s=$?; kill $!; exit $s"),
 ];
 
+/// What an agent does to a server that an earlier command started; `PID` is that server's.
+const ACROSS: [(&str, &str); 3] = [
+    ("gdb", "gdb -p PID -batch -ex 'info registers' 2>&1 | grep -q rip"),
+    ("lsof", "lsof -p PID | grep -q 'server.txt'"),
+    (
+        "python3",
+        "python3 -c \"import os; assert os.readlink('/proc/PID/cwd') == '/workspace'; open('/proc/PID/environ').read()\"",
+    ),
+];
+
 async fn works(sandbox: &Sandbox, name: &str, script: &str) -> Result<()> {
     let command = Command { timeout_ms: 120_000, ..Command::argv(["sh", "-euc", script]) };
     let output = sandbox.run(command).await?;
@@ -86,49 +129,129 @@ async fn works(sandbox: &Sandbox, name: &str, script: &str) -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn real_programs_work_behind_the_walls() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
+    if everything_is_required() {
+        rig::packages::ensure(NEEDS)?;
+    }
     let namespace = cluster.namespace(rules()).await?;
     let raw = provider(&namespace, with_programs(config(rig::DEBIAN))?)?;
     let made = raw.get_or_create(&wanted("pb-work")).await?;
     ensure!(made.sandbox.protection().await?.open().count() == 0);
     for (program, script) in WORK {
-        if !["/usr/bin", "/usr/local/bin", ""].iter().any(|place| Path::new(place).join(program).exists()) {
-            println!("left out: {program} isn't installed");
-            continue;
+        if is_installed(program)? {
+            works(&made.sandbox, program, script).await?;
         }
-        works(&made.sandbox, program, script).await?;
     }
+    let server = made.sandbox.start("exec 7> server.txt; echo $$ > pid; exec sleep 1000").await?;
+    let pid = made.sandbox.run("while ! [ -s pid ]; do sleep 0.01; done; cat pid").await?.text().trim().to_owned();
+    for (program, script) in ACROSS {
+        if is_installed(program)? {
+            works(&made.sandbox, &format!("{program} across commands"), &script.replace("PID", &pid)).await?;
+        }
+    }
+    ensure!(made.sandbox.kill(&server.id).await? >= 1);
     Ok(())
 }
 
-/// Packages bring set-id programs, users and start scripts, none of which the filter may be in the way of.
+/// A root pod with what dpkg needs of root, and Podbay's pods don't have by themselves.
+fn root() -> Config {
+    Config {
+        run_as_user: Some(0),
+        run_as_group: Some(0),
+        fs_group: None,
+        run_as_non_root: false,
+        allow_weaker_security: true,
+        pod_template_overrides: json!({"spec": {"containers": [{"name": "sandbox", "securityContext": {
+            "capabilities": {"add": ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "SETGID", "SETUID"]},
+        }}]}}),
+        ..config(rig::DEBIAN)
+    }
+}
+
+/// Packages bring set-id programs, users and start scripts, none of which the filter may get in the way of.
 const PACKAGE: &str = r#"
 umask 022
 mkdir -p d/DEBIAN d/opt/hello && printf '#!/bin/sh\necho 7\n' > d/opt/hello/hello && chmod 755 d/opt/hello/hello
 printf 'Package: hello-podbay\nVersion: 1\nArchitecture: all\nMaintainer: a <a@b>\nDescription: x\n' > d/DEBIAN/control
 printf '#!/bin/sh\nset -e\nchmod 4755 /opt/hello/hello\nuseradd --system hello-podbay\n' > d/DEBIAN/postinst
-chmod 755 d/DEBIAN/postinst && dpkg-deb --build d hello.deb >/dev/null
+chmod 755 d/DEBIAN/postinst && dpkg-deb --build d hello.deb >/dev/null && dpkg --install hello.deb >/dev/null
+[ -u /opt/hello/hello ] && grep -q hello-podbay /etc/passwd && /opt/hello/hello | grep -qx 7
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn packages_are_installed_in_a_root_pod() -> Result<()> {
+async fn a_package_with_a_set_id_program_is_installed_in_a_root_pod() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
     let namespace = cluster.namespace(rules()).await?;
-    let root = Config {
-        run_as_user: Some(0),
-        run_as_group: Some(0),
-        fs_group: None,
-        run_as_non_root: false,
-        // What dpkg needs of root, and Podbay's pods haven't got by themselves.
-        pod_template_overrides: json!({"spec": {"containers": [{"name": "sandbox", "securityContext": {
-            "capabilities": {"add": ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "SETGID", "SETUID"]},
-        }}]}}),
-        ..config(rig::DEBIAN)
+    let made = provider(&namespace, root())?.get_or_create(&wanted("pb-dpkg")).await?;
+    works(&made.sandbox, "dpkg", PACKAGE).await
+}
+
+/// Fetches git, apt and all that they need from a Debian mirror into a repository in a directory. Arguments: the directory.
+const FETCH: &str = r#"
+dir=$1 suite=bookworm
+mkdir -p "$dir/lists/partial" "$dir/cache/archives/partial"
+: > "$dir/status"
+echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $suite main" > "$dir/sources.list"
+apt() {
+    apt-get -q -o Dir::Etc::sourcelist="$dir/sources.list" -o Dir::Etc::sourceparts=- -o Dir::State::lists="$dir/lists" \
+        -o Dir::State::status="$dir/status" -o Dir::Cache="$dir/cache" -o Dir::Cache::archives="$dir/cache/archives" \
+        -o Debug::NoLocking=1 -o APT::Sandbox::User=root "$@"
+}
+apt update
+apt install -y --download-only --no-install-recommends apt git
+cd "$dir/cache/archives"
+for deb in *.deb; do
+    dpkg-deb -f "$deb"
+    printf 'Filename: ./%s\nSize: %s\nSHA256: %s\n\n' "$deb" "$(stat -c %s "$deb")" "$(sha256sum "$deb" | cut -d ' ' -f 1)"
+done > "$dir/Packages"
+mv "$dir/Packages" .
+"#;
+
+/// The repository, fetched once. Nothing where no mirror can be reached and that is allowed.
+fn repository() -> Result<Option<PathBuf>> {
+    let dir = rig::Cache::place()?.join("apt-git");
+    let packages = dir.join("cache/archives");
+    if packages.join("Packages").is_file() {
+        return Ok(Some(packages));
+    }
+    let mut fetch = std::process::Command::new("sh");
+    let output = fetch.args(["-euc", FETCH, "fetch"]).arg(&dir).output().context("can't start sh")?;
+    if output.status.success() {
+        return Ok(Some(packages));
+    }
+    let why = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(!everything_is_required(), "can't fetch Debian packages, and PODBAY_REQUIRE=all: {why}");
+    println!("left out: can't fetch Debian packages: {why}");
+    Ok(None)
+}
+
+/// The image has dpkg but no apt, so that comes first, by dpkg, with all that isn't git's alone.
+const INSTALL_GIT: &str = r#"
+export DEBIAN_FRONTEND=noninteractive
+cd /repository
+dpkg --install --skip-same-version $(ls *.deb | grep -v -e '^git' -e perl -e curl -e liberror) >/tmp/log 2>&1 || { cat /tmp/log; exit 1; }
+echo 'deb [trusted=yes] file:/repository ./' > /etc/apt/sources.list
+mkdir -p /var/lib/apt/lists/partial /var/cache/apt/archives/partial
+! command -v git
+{ apt-get -q update && apt-get -q -y install --no-install-recommends git; } >/tmp/log 2>&1 || { cat /tmp/log; exit 1; }
+cd /workspace && git init -q r && cd r && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x
+git clone -q . ../r2 && git -C ../r2 log --oneline | grep -q x
+"#;
+
+/// `apt-get install git` as users of root pods do it, except that the mirror is a directory of this machine: the rig's pods
+/// have no network by default, and tests don't depend on one. apt drops its rights for fetching (`_apt`) as everywhere.
+#[tokio::test(flavor = "multi_thread")]
+async fn apt_installs_git_in_a_root_pod() -> Result<()> {
+    let Some(cluster) = rig::cluster().await? else { return Ok(()) };
+    let Some(repository) = repository()? else { return Ok(()) };
+    let namespace = cluster.namespace(rules()).await?;
+    let config = Config {
+        volumes: serde_json::from_value(json!([{"name": "repository", "hostPath": {"path": repository}}]))?,
+        volume_mounts: serde_json::from_value(
+            json!([{"name": "repository", "mountPath": "/repository", "readOnly": true}]),
+        )?,
+        memory_limit: "2Gi".into(),
+        ..root()
     };
-    let raw = provider(&namespace, with_programs(root)?)?;
-    let made = raw.get_or_create(&wanted("pb-apt")).await?;
-    works(&made.sandbox, "dpkg-deb", PACKAGE).await?;
-    let install = "mkdir -p /var/lib/apt/lists/partial /var/cache/apt/archives/partial; \
-                   apt-get -o APT::Sandbox::User=root -y install $PWD/hello.deb >log 2>&1 || { cat log; exit 1; }; \
-                   [ -u /opt/hello/hello ] && grep -q hello-podbay /etc/passwd && /opt/hello/hello | grep -qx 7";
-    works(&made.sandbox, "apt-get", install).await
+    let made = provider(&namespace, config)?.get_or_create(&wanted("pb-apt")).await?;
+    works(&made.sandbox, "apt-get install git", INSTALL_GIT).await
 }

@@ -1,20 +1,20 @@
-//! What an attack is, and the table of all of them.
+//! An attack, and the table of all of them.
 
 use std::pin::Pin;
 
-use crate::place::Kind;
+use crate::place::{Kind, Place};
 use crate::site::Site;
 
 /// What an attacker gains if the attack works, after gVisor's taxonomy of security issues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
-    /// Code or files outside of the sandbox.
+    /// Code execution or file changes outside the sandbox.
     Escape,
-    /// Knowledge of something outside of the sandbox.
+    /// Information from outside the sandbox, or a way to send data out.
     Leak,
-    /// The agent's own sandbox, or whoever waits for its answer, stops working.
+    /// The agent's own sandbox stops working or lies, or whoever waits for its answer waits for ever.
     SandboxDenial,
-    /// The machine suffers.
+    /// The machine or the cluster suffers.
     HostDenial,
     /// Another sandbox suffers.
     PeerDenial,
@@ -32,25 +32,59 @@ impl Class {
     }
 }
 
-/// How an attack went: the error says what the attacker got hold of.
-pub(crate) type Verdict = Result<(), String>;
+/// Why an attack didn't come away empty-handed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// What the attacker got hold of. Accepted only where the row says that it is open.
+    Got(Vec<String>),
+    /// The attack couldn't be carried out as written, or the sandbox broke. Never accepted.
+    Broken(String),
+}
 
-/// A verdict that is being worked on.
+impl From<String> for Fault {
+    fn from(what: String) -> Self {
+        Self::Broken(what)
+    }
+}
+
+/// A step of an attack; the error says what went wrong.
+pub(crate) type Step<T = ()> = Result<T, String>;
+
+/// How an attack went.
+pub(crate) type Verdict = Result<(), Fault>;
+
+/// A verdict in the making.
 pub(crate) type Pending<'a> = Pin<Box<dyn Future<Output = Verdict> + Send + 'a>>;
 
-/// How an attack is done.
+/// The verdict on what an attacker got hold of.
+pub(crate) fn verdict(mut loot: Vec<String>) -> Verdict {
+    loot.sort();
+    loot.dedup();
+    if loot.is_empty() { Ok(()) } else { Err(Fault::Got(loot)) }
+}
+
+/// How an attack is carried out.
 #[derive(Clone, Copy)]
 pub(crate) enum Method {
     /// By a Python program in a sandbox of its own (`prelude.py` comes before it). It puts whatever it got hold of into
     /// `loot`.
     Inside {
         program: &'static str,
-        /// What the same program finds when the attacker isn't in a sandbox: shows that the attempt is a real one. Only
-        /// programs that do no harm have any.
+        /// What the same program gets outside a sandbox, which shows that the attempt is a real one. Only programs that do
+        /// no harm have a control.
         control: &'static [&'static str],
     },
-    /// With something done outside, by the caller.
+    /// With the caller's participation.
     Around(for<'a> fn(&'a Site) -> Pending<'a>),
+}
+
+/// A place where an attack is known to work, and why that is accepted.
+#[derive(Clone, Copy)]
+pub(crate) struct Open {
+    pub(crate) place: Place,
+    /// Exactly what the attacker gets there. More is a failure; less is one too, so that marks don't outlive their reason.
+    pub(crate) loot: &'static [&'static str],
+    pub(crate) why: &'static str,
 }
 
 /// One row of the table.
@@ -59,13 +93,12 @@ pub(crate) struct Attack {
     /// Its name, for good: documents and people refer to it.
     pub(crate) id: &'static str,
     pub(crate) class: Class,
-    /// What the attacker wants, in one line; with the incident that taught us, if there was one.
+    /// What the attacker wants, in one line, with the incident that taught us if there was one.
     pub(crate) story: &'static str,
     pub(crate) method: Method,
     /// Where it makes sense.
     pub(crate) places: &'static [Kind],
-    /// Where it is known to work, and why that is accepted.
-    pub(crate) open: &'static [(Kind, &'static str)],
+    pub(crate) open: &'static [Open],
 }
 
 /// Everywhere.
@@ -73,7 +106,7 @@ pub(crate) const ALL: &[Kind] = &[Kind::Namespaces, Kind::Landlock, Kind::Pod];
 /// On this machine.
 pub(crate) const LOCAL: &[Kind] = &[Kind::Namespaces, Kind::Landlock];
 
-/// An attack by a program inside, everywhere, that works nowhere.
+/// An attack by a program inside, tried everywhere, that works nowhere.
 pub(crate) const fn inside(
     id: &'static str,
     class: Class,
@@ -84,7 +117,7 @@ pub(crate) const fn inside(
     Attack { id, class, story, method: Method::Inside { program, control }, places: ALL, open: &[] }
 }
 
-/// An attack that the caller takes part in, everywhere, that works nowhere.
+/// An attack that the caller takes part in, tried everywhere, that works nowhere.
 pub(crate) const fn around(
     id: &'static str,
     class: Class,
@@ -94,12 +127,17 @@ pub(crate) const fn around(
     Attack { id, class, story, method: Method::Around(run), places: ALL, open: &[] }
 }
 
+/// A known opening.
+pub(crate) const fn known(place: Place, loot: &'static [&'static str], why: &'static str) -> Open {
+    Open { place, loot, why }
+}
+
 impl Attack {
     pub(crate) const fn only(self, places: &'static [Kind]) -> Self {
         Self { places, ..self }
     }
 
-    pub(crate) const fn open(self, open: &'static [(Kind, &'static str)]) -> Self {
+    pub(crate) const fn open(self, open: &'static [Open]) -> Self {
         Self { open, ..self }
     }
 }
@@ -110,8 +148,11 @@ pub(crate) fn table() -> Vec<Attack> {
         crate::escape::ATTACKS,
         crate::leak::ATTACKS,
         crate::sandbox_denial::ATTACKS,
+        crate::podbayd::ATTACKS,
         crate::host_denial::ATTACKS,
         crate::peer_denial::ATTACKS,
     ];
-    groups.concat()
+    let mut all = groups.concat();
+    all.sort_by_key(|attack| attack.class);
+    all
 }

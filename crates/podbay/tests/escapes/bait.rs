@@ -1,4 +1,4 @@
-//! What there is to be stolen or broken outside of the sandboxes.
+//! What there is to steal or break outside the sandboxes.
 
 use std::fs::{self, Permissions};
 use std::net::TcpListener;
@@ -52,6 +52,7 @@ impl Bait {
             "port": self.tcp.local_addr().map(|address| address.port()).unwrap_or_default(),
             "pid": std::process::id(),
             "canary": std::env::var(CANARY).unwrap_or_default(),
+            "sys_resource": has_sys_resource(),
         })
         .to_string()
     }
@@ -71,4 +72,11 @@ impl Bait {
         fs::write(&self.secret, SECRET)?;
         fs::set_permissions(&self.secret, Permissions::from_mode(0o777))
     }
+}
+
+/// Whether this process has CAP_SYS_RESOURCE, and with it the supervisors of its sandboxes.
+fn has_sys_resource() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let held = status.lines().find_map(|line| line.strip_prefix("CapEff:")).map(str::trim);
+    held.and_then(|hex| u64::from_str_radix(hex, 16).ok()).is_some_and(|held| held >> 24 & 1 == 1)
 }

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::attack::{Attack, table};
+use crate::attack::{Attack, Fault, Verdict, table};
 use crate::bait::CANARY;
 use crate::place::{Kind, Place};
-use crate::site::{Fault, Site};
+use crate::site::Site;
 
-/// Whom root becomes for the columns of an ordinary user.
+/// The user that root becomes for the columns of an ordinary user.
 const NOBODY: u32 = 65_534;
 
 /// How many attacks run at once: many wait, for time-outs and for pods to start.
@@ -27,17 +27,17 @@ const AT_ONCE: usize = 4;
 pub(crate) enum Outcome {
     /// The attacker got nothing.
     Held,
-    /// It works, which is known and documented: why.
+    /// It works, which is known and documented, for this reason.
     Open(String),
-    /// What the attacker got.
-    Got(String),
+    /// What is wrong: what the attacker got, or a mark that no longer applies.
+    Failed(String),
 }
 
 /// All results of one place.
 pub(crate) struct Column {
     pub(crate) place: Place,
     pub(crate) results: Vec<(String, Outcome)>,
-    /// Why it couldn't run, or not to its end.
+    /// Why it couldn't run, or didn't finish.
     pub(crate) absent: Option<String>,
     /// Whether that is a failure.
     pub(crate) broken: bool,
@@ -49,7 +49,7 @@ impl Column {
             .results
             .iter()
             .filter_map(|(id, outcome)| match outcome {
-                Outcome::Got(loot) => Some(format!("{id} ({}): {loot}", self.place.name())),
+                Outcome::Failed(loot) => Some(format!("{id} ({}): {loot}", self.place.name())),
                 _ => None,
             })
             .collect();
@@ -65,7 +65,55 @@ impl Column {
     }
 }
 
-/// Starts a process for the place and collects what it says.
+/// Compares how an attack went with what its row says about this place.
+fn judge(attack: &Attack, place: Place, verdict: Verdict) -> Outcome {
+    let mark = attack.open.iter().find(|open| open.place == place);
+    match (verdict, mark) {
+        (Err(Fault::Broken(what)), _) => Outcome::Failed(what),
+        (Ok(()), None) => Outcome::Held,
+        (Err(Fault::Got(loot)), None) => Outcome::Failed(loot.join(", ")),
+        (verdict, Some(open)) => {
+            let loot = if let Err(Fault::Got(loot)) = verdict { loot } else { Vec::new() };
+            let more: Vec<&str> = loot.iter().map(String::as_str).filter(|got| !open.loot.contains(got)).collect();
+            let closed: Vec<&&str> = open.loot.iter().filter(|what| !loot.iter().any(|got| got == **what)).collect();
+            match (more.is_empty(), closed.is_empty()) {
+                (false, _) => Outcome::Failed(format!("more than is known to be open: {}", more.join(", "))),
+                (_, false) => Outcome::Failed(format!("marked as open but closed now: {closed:?}; drop the mark")),
+                _ => Outcome::Open(open.why.to_owned()),
+            }
+        }
+    }
+}
+
+/// What is wrong with [`judge`], which decides whether anything fails at all.
+pub(crate) fn check() -> Vec<String> {
+    const HERE: Place = crate::place::POD_ROOT;
+    const MARKS: &[crate::attack::Open] = &[crate::attack::known(HERE, &["a", "b"], "known")];
+    let plain = table()[0].open(&[]);
+    let marked = plain.open(MARKS);
+    let got = |loot: &[&str]| Err(Fault::Got(loot.iter().map(|what| (*what).to_owned()).collect()));
+    let cases = [
+        (&plain, Ok(()), "held"),
+        (&plain, got(&["a"]), "failed"),
+        (&plain, Err(Fault::Broken(String::new())), "failed"),
+        (&marked, got(&["a", "b"]), "open"),
+        (&marked, got(&["a", "b", "c"]), "failed"),
+        (&marked, got(&["a"]), "failed"),
+        (&marked, Ok(()), "failed"),
+        (&marked, Err(Fault::Broken(String::new())), "failed"),
+    ];
+    let named = |outcome| match outcome {
+        Outcome::Held => "held",
+        Outcome::Open(_) => "open",
+        Outcome::Failed(_) => "failed",
+    };
+    let wrong = cases
+        .into_iter()
+        .filter(|(attack, verdict, expected)| named(judge(attack, HERE, verdict.clone())) != *expected);
+    wrong.map(|(_, verdict, expected)| format!("{verdict:?} doesn't count as {expected}")).collect()
+}
+
+/// Starts a process for the place and collects its results.
 pub(crate) fn start(place: Place, filters: &[&str]) -> Column {
     let root = rustix::process::geteuid().is_root();
     match place.kind {
@@ -103,7 +151,7 @@ pub(crate) fn start(place: Place, filters: &[&str]) -> Column {
         let said = match &outcome {
             Outcome::Held => "ok".to_owned(),
             Outcome::Open(why) => format!("open: {why}"),
-            Outcome::Got(loot) => format!("FAILED: {loot}"),
+            Outcome::Failed(loot) => format!("FAILED: {loot}"),
         };
         println!("{id} ({}) ... {said} {:.1} s", place.name(), took.as_secs_f64());
         column.results.push((id, outcome));
@@ -143,13 +191,7 @@ pub(crate) fn run(place: Place, scratch: &Path, filters: &[&str]) -> ExitCode {
                 let site = Arc::clone(&site);
                 running.spawn(async move {
                     let begun = Instant::now();
-                    let verdict = site.attack(&attack).await;
-                    let known = attack.open.iter().find(|(kind, _)| *kind == place.kind);
-                    let outcome = match (verdict, known) {
-                        (Ok(()), _) => Outcome::Held,
-                        (Err(Fault::Got(_)), Some((_, why))) => Outcome::Open((*why).to_owned()),
-                        (Err(Fault::Got(what) | Fault::Broken(what)), _) => Outcome::Got(what),
-                    };
+                    let outcome = judge(&attack, place, site.attack(&attack).await);
                     (attack.id, outcome, begun.elapsed())
                 });
             }

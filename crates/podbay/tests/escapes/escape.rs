@@ -1,12 +1,9 @@
-//! Attacks that want out.
+//! Attacks that try to get out.
 
 use podbay::Command;
 
-use crate::attack::{Attack, Class::Escape, LOCAL, Pending, around, inside};
-use crate::place::Kind;
-
-/// Why something is open in pods.
-const RUNTIME: &str = "the container runtime's profile decides; containerd's allows it";
+use crate::attack::{Attack, Class::Escape, LOCAL, Pending, around, inside, known, verdict};
+use crate::place::LANDLOCK_ROOT;
 
 pub(crate) const ATTACKS: &[Attack] = &[
     inside(
@@ -24,7 +21,11 @@ pub(crate) const ATTACKS: &[Attack] = &[
         &["append", "chmod"],
     ),
     inside("touch-host-file", Escape, "A host file's times set, which Landlock has no say on", TOUCH, &["now", "then"])
-        .open(&[(Kind::Landlock, "for root, the times of files that everybody may write can be set to now")]),
+        .open(&[known(
+            LANDLOCK_ROOT,
+            &["now"],
+            "for root, the times of files that everybody may write can be set to now",
+        )]),
     inside(
         "host-unix-socket",
         Escape,
@@ -37,7 +38,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
         Escape,
         "The user's processes outside: signalled, traced, their memory, files and root opened",
         PROCESS,
-        &["signal", "environ", "root", "descriptors"],
+        &["signal", "environ", "root", "descriptors", "limits", "priority"],
     ),
     inside(
         "trace-pid-1",
@@ -45,8 +46,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
         "The sandbox's PID 1 traced, its memory and descriptors opened (bubblewrap's CVE-2026-41163)",
         PID_1,
         &[],
-    )
-    .open(&[(Kind::Pod, "PID 1 of a pod is the image's shell and holds nothing of the host")]),
+    ),
     inside(
         "new-namespaces",
         Escape,
@@ -83,8 +83,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
         "Sockets of families and kinds that hardly anybody uses, and whose code is seldom looked at",
         ODD_SOCKETS,
         &[],
-    )
-    .open(&[(Kind::Pod, RUNTIME)]),
+    ),
     inside(
         "kernel-doors",
         Escape,
@@ -92,8 +91,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
         DOORS,
         &[],
     ),
-    inside("io-uring", Escape, "io_uring, which goes around the system-call filter", IO_URING, &[])
-        .open(&[(Kind::Pod, RUNTIME)]),
+    inside("io-uring", Escape, "io_uring, which goes around the system-call filter", IO_URING, &[]),
     inside("keyrings", Escape, "Keys of the host's session, which no namespace separates", KEYRINGS, &[]),
     inside(
         "type-into-terminal",
@@ -101,8 +99,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
         "Text typed into the caller's terminal (bubblewrap's CVE-2017-5226, snapd's CVE-2019-7303)",
         TERMINAL,
         &[],
-    )
-    .open(&[(Kind::Pod, RUNTIME)]),
+    ),
     inside(
         "leaked-descriptors",
         Escape,
@@ -142,16 +139,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
         "System calls of another architecture (x32, i386), unknown to the filter",
         OTHER_KINDS,
         &[],
-    )
-    .open(&[(Kind::Pod, RUNTIME)]),
-    inside(
-        "replace-own-program",
-        Escape,
-        "podbayd's program on the host, changed through `/proc/PID/exe` (runc's CVE-2019-5736)",
-        PROGRAM,
-        &[],
-    )
-    .only(LOCAL),
+    ),
 ];
 
 const READ: &str = r#"
@@ -208,6 +196,9 @@ attempt("memory", lambda: open("/proc/%d/mem" % pid, "rb"))
 attempt("root", lambda: os.listdir("/proc/%d/root/" % pid))
 attempt("descriptors", lambda: os.readlink("/proc/%d/fd/0" % pid))
 attempt("cwd", lambda: os.listdir("/proc/%d/cwd/" % pid))
+import resource
+attempt("limits", lambda: resource.prlimit(pid, resource.RLIMIT_CORE, resource.prlimit(pid, resource.RLIMIT_CORE)))
+attempt("priority", lambda: os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, pid)))
 if "memory" not in loot:
     attempt("trace", lambda: call("ptrace", 16, pid, 0, 0))
 "#;
@@ -430,7 +421,7 @@ fn working_directory(site: &crate::site::Site) -> Pending<'_> {
             }
         }
         site.end(made).await?;
-        if got.is_empty() { Ok(()) } else { Err(got.join(", ")) }
+        verdict(got)
     })
 }
 
@@ -473,7 +464,7 @@ fn root_of_a_scope(site: &crate::site::Site) -> Pending<'_> {
                       ln -s away again && ln -s ../jailed/new hole";
         let prepared = sandbox.run(script).await.map_err(|error| error.to_string())?;
         if !prepared.success() {
-            return Err(format!("the links can't be made: {}", prepared.text()));
+            return Err(format!("can't make the links: {}", prepared.text()).into());
         }
         let pwd = sandbox.run("pwd").await.map_err(|error| error.to_string())?;
         let pwd = pwd.text().trim_end().to_owned();
@@ -519,7 +510,7 @@ fn root_of_a_scope(site: &crate::site::Site) -> Pending<'_> {
             got.push(format!("changed: {}", after.text()));
         }
         site.end(made).await?;
-        if got.is_empty() { Ok(()) } else { Err(got.join(", ")) }
+        verdict(got)
     })
 }
 
@@ -538,7 +529,7 @@ fn download(site: &crate::site::Site) -> Pending<'_> {
         );
         let output = made.sandbox.run(script.as_str()).await.map_err(|error| error.to_string())?;
         if !output.success() {
-            return Err(format!("the tree can't be made: {}", output.text()));
+            return Err(format!("can't make the tree: {}", output.text()).into());
         }
         let replaced = "rm tree/whole tree/up tree/leaf && mkdir tree/whole tree/up && echo x > tree/whole/planted && \
                         echo x > tree/up/planted && echo x > tree/leaf";
@@ -555,7 +546,8 @@ fn download(site: &crate::site::Site) -> Pending<'_> {
             .collect();
         names.retain(|name| name != "target");
         let links = leading_out(&target, &target);
-        if names.is_empty() && links.is_empty() { Ok(()) } else { Err(format!("planted {names:?}, links {links:?}")) }
+        let planted = names.iter().map(|name| format!("planted {name:?}"));
+        verdict(planted.chain(links.iter().map(|link| format!("link {}", link.display()))).collect())
     })
 }
 
@@ -592,18 +584,4 @@ if X86:
     status = os.waitpid(child, 0)[1]
     if os.waitstatus_to_exitcode(status) == 42:
         loot.append("getpid of i386")
-"#;
-
-const PROGRAM: &str = r#"
-for pid in os.listdir("/proc"):
-    if pid.isdigit() and int(pid) != os.getpid():
-        path = "/proc/%s/exe" % pid
-        try:
-            if "podbayd" not in os.readlink(path):
-                continue
-        except OSError:
-            continue
-        attempt("open %s" % path, lambda: os.open(path, os.O_WRONLY))
-        attempt("chmod %s" % path, lambda: os.chmod(path, 0o755))
-        attempt("truncate %s" % path, lambda: os.truncate(path, 0))
 "#;

@@ -1,7 +1,7 @@
 //! Attacks on the machine.
 
-use crate::attack::{Attack, Class::HostDenial, Pending, around, inside};
-use crate::place::Kind;
+use crate::attack::{Attack, Class::HostDenial, LOCAL, Pending, around, inside, known, verdict};
+use crate::place::{POD_ROOT, POD_USER};
 use crate::site::Site;
 
 pub(crate) const ATTACKS: &[Attack] = &[
@@ -13,9 +13,24 @@ pub(crate) const ATTACKS: &[Attack] = &[
         PRIORITY,
         &[],
     ),
-    around("fork-bomb", HostDenial, "Processes without end, against a limit of 64", fork_bomb)
-        .only(&[Kind::Namespaces]),
+    around("fork-bomb", HostDenial, "Processes without end, against a limit of 64", fork_bomb).only(LOCAL),
+    inside(
+        "pressure-files",
+        HostDenial,
+        "The machine's pressure files opened for writing, each trigger being work for the kernel",
+        PRESSURE,
+        &["cpu", "io", "memory"],
+    )
+    .open(&[known(POD_ROOT, PRESSURE_FILES, PRESSURE_IN_PODS), known(POD_USER, PRESSURE_FILES, PRESSURE_IN_PODS)]),
 ];
+
+const PRESSURE_FILES: &[&str] = &["cpu", "io", "memory"];
+const PRESSURE_IN_PODS: &str = "a pod's `/proc` is the runtime's, and debuggers need to write there; the kernel allows ordinary users triggers of two seconds and more only";
+
+const PRESSURE: &str = r#"
+for name in ["cpu", "io", "memory"]:
+    attempt(name, lambda: os.close(os.open("/proc/pressure/" + name, os.O_RDWR)))
+"#;
 
 const MACHINE: &str = r#"
 # Wrong magic numbers and wild addresses: a kernel that lets these through answers EINVAL or EFAULT, and does nothing.
@@ -57,9 +72,6 @@ if len(children) > 64:
         let loot = site.loot(&made.sandbox, program).await;
         crate::sandbox_denial::works(&made.sandbox).await?;
         podbay::provider::Provider::delete(&local, &made.id).await.map_err(|error| error.to_string())?;
-        match loot?.as_slice() {
-            [] => Ok(()),
-            loot => Err(loot.join(", ")),
-        }
+        verdict(loot?)
     })
 }

@@ -1,7 +1,7 @@
-//! Attacks that want to know.
+//! Attacks that look for information.
 
-use crate::attack::{Attack, Class::Leak, Pending, around, inside};
-use crate::place::Kind;
+use crate::attack::{Attack, Class::Leak, Pending, around, inside, known, verdict};
+use crate::place::{LANDLOCK_ROOT, LANDLOCK_USER, POD_ROOT};
 
 pub(crate) const ATTACKS: &[Attack] = &[
     inside(
@@ -12,7 +12,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
         &["environment"],
     ),
     inside("process-list", Leak, "Other people's command lines, which often hold passwords", PROCESSES, &["seen"])
-        .open(&[(Kind::Landlock, "there is no PID namespace: command lines of all processes can be read")]),
+        .open(&[known(LANDLOCK_ROOT, &["seen"], HOSTS_PROCESSES), known(LANDLOCK_USER, &["seen"], HOSTS_PROCESSES)]),
     inside(
         "network",
         Leak,
@@ -28,7 +28,11 @@ pub(crate) const ATTACKS: &[Attack] = &[
         &[],
     ),
     inside("kernel-memory", Leak, "The kernel's memory, log and addresses: kcore, kmsg, kallsyms", KERNEL, &[]).open(
-        &[(Kind::Pod, "root in a pod is root to the node's `/proc`, and reads addresses in `/proc/vmallocinfo`")],
+        &[known(
+            POD_ROOT,
+            &["/proc/vmallocinfo"],
+            "root in a pod is root to the node's `/proc`, and reads addresses in `/proc/vmallocinfo`",
+        )],
     ),
     inside(
         "machine-in-proc",
@@ -37,7 +41,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
         MACHINE,
         &[],
     )
-    .open(&[(Kind::Landlock, "the host's `/proc` is there, and can be read as far as its own rules allow")]),
+    .open(&[known(LANDLOCK_ROOT, &["keys"], HOSTS_PROC), known(LANDLOCK_USER, &["keys"], HOSTS_PROC)]),
     inside(
         "podbayds-memory",
         Leak,
@@ -47,6 +51,9 @@ pub(crate) const ATTACKS: &[Attack] = &[
     ),
     around("peers-files", Leak, "Files of another sandbox of the same caller, by their path on the host", peer),
 ];
+
+const HOSTS_PROCESSES: &str = "there is no PID namespace: command lines of all processes can be read";
+const HOSTS_PROC: &str = "it is the host's `/proc`, readable as far as its own rules allow";
 
 const ENVIRONMENT: &str = r#"
 canary = HOST["canary"].encode()
@@ -136,9 +143,6 @@ fn peer(site: &crate::site::Site) -> Pending<'_> {
         let loot = site.loot(&one.sandbox, &program).await;
         site.end(one).await?;
         site.end(other).await?;
-        match loot?.as_slice() {
-            [] => Ok(()),
-            loot => Err(loot.join(", ")),
-        }
+        verdict(loot?)
     })
 }

@@ -19,6 +19,7 @@ mod host_denial;
 mod leak;
 mod peer_denial;
 mod place;
+mod podbayd;
 mod report;
 mod sandbox_denial;
 mod site;
@@ -60,7 +61,7 @@ fn all(filters: &[&str], report: Option<&Path>) -> ExitCode {
     let passed = results.iter().map(|column| column.results.len()).sum::<usize>() - failed.len();
     match report {
         Some(file) => report::write(file, &results),
-        None if filters.is_empty() => failed.extend(report::check()),
+        None if filters.is_empty() => failed.extend(report::check().into_iter().chain(column::check())),
         None => {}
     }
     for failure in &failed {

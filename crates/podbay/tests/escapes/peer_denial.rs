@@ -2,15 +2,56 @@
 
 use podbay::{Command, State};
 
-use crate::attack::{Attack, Class::PeerDenial, Pending, around};
+use crate::attack::{Attack, Class::PeerDenial, Fault, Pending, around, verdict};
 use crate::site::Site;
 
-pub(crate) const ATTACKS: &[Attack] = &[around(
-    "kill-the-peer",
-    PeerDenial,
-    "SIGKILL to every process that can be reached, beside another sandbox of the same user",
-    kill_peer,
-)];
+pub(crate) const ATTACKS: &[Attack] = &[
+    around(
+        "kill-the-peer",
+        PeerDenial,
+        "SIGKILL to every process that can be reached, beside another sandbox of the same user",
+        kill_peer,
+    ),
+    around(
+        "peers-socket",
+        PeerDenial,
+        "Commands run in another sandbox of the same user, through its podbayd's socket",
+        peers_socket,
+    ),
+];
+
+/// The peer's socket is looked for wherever the host keeps sandboxes, and among the abstract and bound names of the network
+/// namespace. The attacker's own podbayd hangs up on it: row `podbayds-sockets`.
+fn peers_socket(site: &Site) -> Pending<'_> {
+    Box::pin(async {
+        let (one, other) = (site.make().await?, site.make().await?);
+        let home = site.scratch.join("h");
+        let program = format!("HOME = {home:?}\n{SOCKETS}");
+        let loot = site.loot(&one.sandbox, &program).await;
+        crate::sandbox_denial::works(&other.sandbox).await?;
+        site.end(one).await?;
+        site.end(other).await?;
+        verdict(loot?)
+    })
+}
+
+const SOCKETS: &str = r#"
+import stat
+found = set()
+for start in [HOME, "/proc/1/root" + HOME]:
+    for directory, names, files in os.walk(start):
+        for file in files:
+            path = os.path.join(directory, file)
+            if stat.S_ISSOCK(os.lstat(path).st_mode):
+                found.add(path)
+try:
+    lines = open("/proc/net/unix").read().splitlines()[1:]
+except OSError:
+    lines = []
+found |= {line.split()[7] for line in lines if len(line.split()) > 7 and HOME in line}
+for path in found:
+    attempt(path, lambda: connect(socket.AF_UNIX, socket.SOCK_STREAM, path))
+"#;
 
 fn kill_peer(site: &Site) -> Pending<'_> {
     Box::pin(async {
@@ -29,7 +70,7 @@ fn kill_peer(site: &Site) -> Pending<'_> {
         site.end(other).await?;
         match (matches!(after.state, State::Running), same, works) {
             (true, true, true) => Ok(()),
-            other => Err(format!("the peer's command runs, podbayd is the same, works: {other:?}")),
+            other => Err(Fault::Broken(format!("the peer's command runs, podbayd is the same, works: {other:?}"))),
         }
     })
 }

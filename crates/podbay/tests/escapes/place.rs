@@ -12,19 +12,20 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) kind: Kind,
-    /// On this machine: whether the caller is root. In a pod: whether commands are.
+    /// Local sandboxes: whether the caller is root. Pods: whether commands run as root.
     pub(crate) root: bool,
 }
 
-/// All of them.
-pub(crate) const PLACES: [Place; 6] = [
-    Place { kind: Kind::Namespaces, root: true },
-    Place { kind: Kind::Namespaces, root: false },
-    Place { kind: Kind::Landlock, root: true },
-    Place { kind: Kind::Landlock, root: false },
-    Place { kind: Kind::Pod, root: true },
-    Place { kind: Kind::Pod, root: false },
-];
+pub(crate) const NAMESPACES_ROOT: Place = Place { kind: Kind::Namespaces, root: true };
+pub(crate) const NAMESPACES_USER: Place = Place { kind: Kind::Namespaces, root: false };
+pub(crate) const LANDLOCK_ROOT: Place = Place { kind: Kind::Landlock, root: true };
+pub(crate) const LANDLOCK_USER: Place = Place { kind: Kind::Landlock, root: false };
+pub(crate) const POD_ROOT: Place = Place { kind: Kind::Pod, root: true };
+pub(crate) const POD_USER: Place = Place { kind: Kind::Pod, root: false };
+
+/// All columns, in the order of the report.
+pub(crate) const PLACES: [Place; 6] =
+    [NAMESPACES_ROOT, NAMESPACES_USER, LANDLOCK_ROOT, LANDLOCK_USER, POD_ROOT, POD_USER];
 
 impl Place {
     pub(crate) fn name(self) -> &'static str {

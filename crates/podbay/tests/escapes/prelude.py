@@ -19,16 +19,17 @@ CALLS = {
     "settimeofday": (164, 170), "clock_settime": (227, 112), "sethostname": (170, 161),
     "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219), "pidfd_open": (434, 434),
     "pidfd_getfd": (438, 438), "clone": (56, 220), "clone3": (435, 435), "personality": (135, 92),
-    "setuid": (105, 146), "setpriority": (141, 140), "sched_setscheduler": (144, 119), "ioprio_set": (251, 30),
+    "tgkill": (234, 131), "rt_sigqueueinfo": (129, 138),
+    "setuid": (105, 146), "setpriority": (141, 140), "sched_setscheduler": (144, 119), "ioprio_set": (251, 30), "sched_setattr": (314, 274),
 }
-# What the kernel answers to those whom it doesn't let in.
+# What the kernel answers when it refuses.
 REFUSED = {errno.EPERM, errno.EACCES, errno.ENOSYS}
 # An address that is never mapped: a call that gets past all checks answers EFAULT.
 WILD = ctypes.c_void_p(8)
 
 
 def attempt(what, action):
-    """Notes what worked. An action that answers False didn't."""
+    """Records what worked. An action that returns False didn't."""
     try:
         worked = action() is not False
     except (OSError, StopIteration):
@@ -47,13 +48,42 @@ def call(name, *arguments):
 
 
 def reaches(what, name, *arguments):
-    """Notes calls that the kernel looks at, whatever it then thinks of the arguments."""
+    """Records calls that reach the kernel's code, whatever it then makes of the arguments."""
     try:
         call(name, *arguments)
     except OSError as error:
         if error.errno in REFUSED:
             return
     loot.append(what)
+
+
+def parent(pid):
+    return int(open("/proc/%d/stat" % pid).read().rsplit(")", 1)[1].split()[1])
+
+
+def children(pid):
+    found = []
+    for entry in os.listdir("/proc"):
+        try:
+            if entry.isdigit() and parent(int(entry)) == pid:
+                found.append(int(entry))
+        except OSError:
+            pass
+    return found
+
+
+def is_running(pid):
+    try:
+        return open("/proc/%d/stat" % pid).read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def family():
+    """A command's shim, the zygote that forked it, and podbayd."""
+    shim = os.getppid()
+    zygote = parent(shim)
+    return shim, zygote, parent(zygote)
 
 
 def connect(family, kind, address, protocol=0):

@@ -1,5 +1,5 @@
-//! docs/security-tests.md: written from a run, and compared with the table at every other one. SECURITY.md, which refers to
-//! rows by name, is compared too.
+//! docs/security-tests.md: written by one run, and compared with the table by every other. SECURITY.md, which refers to rows
+//! and tests by name, is compared too.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub(crate) fn write(file: &Path, columns: &[Column]) {
     );
     let _ = writeln!(
         text,
-        "This run: Linux {kernel}, {}. ✓: the attacker got nothing. open: it works, as noted below the table. –: it\nmakes no sense there. ?: not tried in this run.\n",
+        "This run: Linux {kernel}, {}. ✓: the attacker got nothing. open: the attack works there, as noted below the table.\n–: it doesn't apply there. ?: not tried in this run.\n",
         std::env::consts::ARCH
     );
     let mut notes = Vec::new();
@@ -46,7 +46,7 @@ pub(crate) fn write(file: &Path, columns: &[Column]) {
                 _ if !attack.places.contains(&place.kind) => "–".to_owned(),
                 None => "?".to_owned(),
                 Some((_, Outcome::Held)) => "✓".to_owned(),
-                Some((_, Outcome::Got(_))) => "**broken**".to_owned(),
+                Some((_, Outcome::Failed(_))) => "**broken**".to_owned(),
                 Some((_, Outcome::Open(why))) => {
                     let note = format!("`{}`: {why}.", attack.id);
                     if !notes.contains(&note) {
@@ -68,10 +68,10 @@ fn title(attack: &Attack) -> String {
     format!("`{}`: {}", attack.id, attack.story)
 }
 
-/// What the documents say wrongly about the table.
+/// Where the documents disagree with the table.
 pub(crate) fn check() -> Vec<String> {
     let read = |name: &str| {
-        std::fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name} can't be read: {error}"))
+        std::fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("can't read {name}: {error}"))
     };
     let (results, policy) = (read("docs/security-tests.md"), read("SECURITY.md"));
     let table = table();
@@ -95,37 +95,52 @@ pub(crate) fn check() -> Vec<String> {
     if listed.iter().any(|line| line.contains("**broken**")) {
         wrong.push("docs/security-tests.md shows attacks that work".to_owned());
     }
-    // In SECURITY.md's table, `escapes: …` names rows of ours, and `jail: …` and the like tests of that crate.
-    for line in policy.lines().filter(|line| line.starts_with('|')) {
-        let last = line.trim_end_matches(['|', ' ']).rsplit('|').next().unwrap_or_default();
-        for group in last.split(';') {
-            let Some((of, names)) = group.split_once(": `") else { continue };
-            let source = match of.trim() {
-                "escapes" => None,
-                krate => Some(sources(&root().join("crates").join(krate))),
-            };
-            for name in names.split('`').step_by(2).filter(|name| !name.trim().is_empty()) {
-                let known = match &source {
-                    None => table.iter().any(|attack| attack.id == name),
-                    Some(source) => source.contains(name),
-                };
-                if !known {
-                    wrong.push(format!("SECURITY.md names a test that there isn't: {} {name}", of.trim()));
-                }
+    let named = named_tests(&policy);
+    if named.len() < 50 {
+        wrong.push(format!("SECURITY.md names only {} tests: is its table still understood?", named.len()));
+    }
+    for (of, name) in &named {
+        let exists = match of.as_str() {
+            "escapes" => table.iter().any(|attack| attack.id == name),
+            "python" => sources(&root().join("python/tests"), "py").contains(&format!("def {name}(")),
+            // Tests that have their own `main` give their cases names as text.
+            krate => {
+                let source = sources(&root().join("crates").join(krate), "rs");
+                source.contains(&format!("fn {name}(")) || source.contains(&format!("\"{name}\""))
             }
+        };
+        if !exists {
+            wrong.push(format!("SECURITY.md names a test that doesn't exist: {of}: {name}"));
         }
+    }
+    for attack in table.iter().filter(|attack| !named.iter().any(|(of, name)| of == "escapes" && name == attack.id)) {
+        wrong.push(format!("SECURITY.md doesn't mention {}", attack.id));
     }
     wrong
 }
 
-/// The text of all Rust files below a directory.
-fn sources(directory: &Path) -> String {
+/// The tests that SECURITY.md names in the last column of its tables: `escapes: …` are rows of ours, `jail: …` and the like
+/// tests of that crate, `python: …` those of the Python package.
+fn named_tests(policy: &str) -> Vec<(String, String)> {
+    let mut named = Vec::new();
+    for line in policy.lines().filter(|line| line.starts_with('|')) {
+        let last = line.trim_end_matches(['|', ' ']).rsplit('|').next().unwrap_or_default();
+        for (of, names) in last.split(';').filter_map(|group| group.split_once(": `")) {
+            let names = names.split('`').step_by(2).filter(|name| !name.trim().is_empty());
+            named.extend(names.map(|name| (of.trim().to_owned(), name.to_owned())));
+        }
+    }
+    named
+}
+
+/// The text of all files below a directory that have this extension.
+fn sources(directory: &Path, extension: &str) -> String {
     let mut text = String::new();
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.is_dir() {
-            text += &sources(&path);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            text += &sources(&path, extension);
+        } else if path.extension().is_some_and(|found| found == extension) {
             text += &std::fs::read_to_string(&path).unwrap_or_default();
         }
     }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use podbay::{Command, Sandbox};
 
-use crate::attack::{Attack, Class::SandboxDenial, LOCAL, Pending, Verdict, around};
+use crate::attack::{Attack, Class::SandboxDenial, Fault, Pending, Step, around};
 use crate::site::Site;
 
 pub(crate) const ATTACKS: &[Attack] = &[
@@ -13,15 +13,13 @@ pub(crate) const ATTACKS: &[Attack] = &[
         SandboxDenial,
         "SIGKILL to every process that can be reached: podbayd must stay and serve",
         kill_everything,
-    )
-    .only(LOCAL),
+    ),
     around(
         "kill-the-zygote",
         SandboxDenial,
         "The process that starts commands is killed: the next one is as confined as the first",
         zygote,
-    )
-    .only(LOCAL),
+    ),
     around("endless-output", SandboxDenial, "Output without end, to fill the caller's memory or the disk", output),
     around(
         "refuse-to-end",
@@ -43,12 +41,12 @@ pub(crate) const ATTACKS: &[Attack] = &[
     ),
 ];
 
-async fn run(sandbox: &Sandbox, command: impl Into<Command>) -> Result<podbay::Output, String> {
+pub(crate) async fn run(sandbox: &Sandbox, command: impl Into<Command>) -> Step<podbay::Output> {
     sandbox.run(command).await.map_err(|error| error.to_string())
 }
 
 /// The sandbox still works.
-pub(crate) async fn works(sandbox: &Sandbox) -> Verdict {
+pub(crate) async fn works(sandbox: &Sandbox) -> Step {
     let until = Instant::now() + Duration::from_secs(10);
     loop {
         match sandbox.run("echo works").await {
@@ -69,7 +67,7 @@ fn kill_everything(site: &Site) -> Pending<'_> {
         works(&made.sandbox).await?;
         let after = made.sandbox.hello().await.map_err(|error| error.to_string())?.instance;
         site.end(made).await?;
-        if before == after { Ok(()) } else { Err("podbayd was killed".to_owned()) }
+        if before == after { Ok(()) } else { Err(Fault::Broken("podbayd was killed".to_owned())) }
     })
 }
 
@@ -84,7 +82,11 @@ fn zygote(site: &Site) -> Pending<'_> {
         works(&made.sandbox).await?;
         let after = run(&made.sandbox, confined).await?.text().into_owned();
         site.end(made).await?;
-        if before == after { Ok(()) } else { Err(format!("confined as {after:?} and not as {before:?}")) }
+        if before == after {
+            Ok(())
+        } else {
+            Err(Fault::Broken(format!("confined as {after:?} and not as {before:?}")))
+        }
     })
 }
 
@@ -98,9 +100,9 @@ fn output(site: &Site) -> Pending<'_> {
         let kept: u64 = run(&made.sandbox, log.as_str()).await?.text().trim().parse().unwrap_or(u64::MAX);
         site.end(made).await?;
         match (output.bytes().len(), output.exit().map(|exit| exit.timed_out)) {
-            (bytes, _) if bytes > 1 << 20 => Err(format!("the caller got {bytes} bytes")),
+            (bytes, _) if bytes > 1 << 20 => Err(Fault::Broken(format!("the caller got {bytes} bytes"))),
             (_, Some(true)) if kept <= 64 << 20 => Ok(()),
-            (_, timed_out) => Err(format!("the log has {kept} bytes; timed out: {timed_out:?}")),
+            (_, timed_out) => Err(Fault::Broken(format!("the log has {kept} bytes; timed out: {timed_out:?}"))),
         }
     })
 }
@@ -117,7 +119,7 @@ fn refuse(site: &Site) -> Pending<'_> {
         site.end(made).await?;
         match output.exit().map(|exit| exit.timed_out) {
             Some(true) if took < Duration::from_secs(15) && left.is_empty() => Ok(()),
-            other => Err(format!("timed out: {other:?} after {took:?}; left: {left:?}")),
+            other => Err(Fault::Broken(format!("timed out: {other:?} after {took:?}; left: {left:?}"))),
         }
     })
 }
@@ -137,7 +139,7 @@ fn unremovable(site: &Site) -> Pending<'_> {
             .filter(|entry| entry.file_name().to_string_lossy().contains(&id))
             .map(|entry| entry.path())
             .collect();
-        if left.is_empty() { Ok(()) } else { Err(format!("left behind: {left:?}")) }
+        if left.is_empty() { Ok(()) } else { Err(Fault::Broken(format!("left behind: {left:?}"))) }
     })
 }
 
@@ -163,7 +165,7 @@ for name in names:
         site.end(made).await?;
         match (listed.entries.len(), found.matches.len(), unread.as_slice(), loot.as_slice()) {
             (9, 9, [], []) => Ok(()),
-            other => Err(format!("{other:?}")),
+            other => Err(Fault::Broken(format!("{other:?}"))),
         }
     })
 }

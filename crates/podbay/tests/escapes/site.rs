@@ -10,20 +10,12 @@ use podbay::local::{Home, Isolation, Local, Options};
 use podbay::provider::{Provided, Provider, Wanted};
 use podbay::{Command, Sandbox};
 
-use crate::attack::{Attack, Method, Verdict};
+use crate::attack::{Attack, Fault, Method, Step, Verdict, verdict};
 use crate::bait::Bait;
 use crate::place::{Kind, Place};
 
 /// How long one attack may take, the making of its sandbox included.
 const PATIENCE: Duration = Duration::from_secs(90);
-
-/// Why an attack counts as failed.
-pub(crate) enum Fault {
-    /// The attacker got something.
-    Got(String),
-    /// It couldn't be tried as it should, or the sandbox broke. This is never accepted.
-    Broken(String),
-}
 
 pub(crate) struct Site {
     pub(crate) place: Place,
@@ -37,7 +29,7 @@ pub(crate) struct Site {
 impl Site {
     /// Nothing where there is no cluster; why has been printed.
     pub(crate) async fn open(place: Place, scratch: PathBuf) -> Result<Option<Self>, String> {
-        let bait = Bait::lay(&scratch).map_err(|error| format!("the bait can't be laid: {error}"))?;
+        let bait = Bait::lay(&scratch).map_err(|error| format!("can't lay the bait: {error}"))?;
         let mut namespace = None;
         let provider: Arc<dyn Provider> = match place.kind {
             Kind::Namespaces | Kind::Landlock => Arc::new(local(place, &scratch, Options::default())?),
@@ -59,13 +51,18 @@ impl Site {
         local(self.place, &self.scratch, options)
     }
 
+    /// Whether sandboxes run on this machine.
+    pub(crate) fn is_local(&self) -> bool {
+        self.place.kind != Kind::Pod
+    }
+
     /// Makes a sandbox.
     pub(crate) async fn make(&self) -> Result<Provided, String> {
         make(&*self.provider).await
     }
 
     /// Ends one. It has to go, whatever was done to it.
-    pub(crate) async fn end(&self, made: Provided) -> Verdict {
+    pub(crate) async fn end(&self, made: Provided) -> Step {
         match self.provider.delete(&made.id).await {
             Ok(true) => Ok(()),
             Ok(false) => Err("the sandbox was gone before it was deleted".to_owned()),
@@ -73,36 +70,35 @@ impl Site {
         }
     }
 
-    /// Runs the attack; the error says what it got.
-    pub(crate) async fn attack(&self, attack: &Attack) -> Result<(), Fault> {
+    /// Runs the attack.
+    pub(crate) async fn attack(&self, attack: &Attack) -> Verdict {
         let attempt = async {
             match attack.method {
-                Method::Around(run) => run(self).await.map_err(Fault::Broken),
+                Method::Around(run) => run(self).await,
                 Method::Inside { program, control } => self.inside(attack.id, program, control).await,
             }
         };
-        let late = || Err(Fault::Broken(format!("no end after {PATIENCE:?}")));
+        let late = || Err(Fault::Broken(format!("not finished after {PATIENCE:?}")));
         tokio::time::timeout(PATIENCE, attempt).await.unwrap_or_else(|_| late())
     }
 
-    async fn inside(&self, id: &str, program: &str, control: &[&str]) -> Result<(), Fault> {
+    async fn inside(&self, id: &str, program: &str, control: &[&str]) -> Verdict {
         // Attacks run at the same time, and a control may do what the attack can't: each has a bait of its own.
         let scratch = self.scratch.join(id);
-        std::fs::create_dir(&scratch).map_err(|error| Fault::Broken(error.to_string()))?;
-        let bait = Bait::lay(&scratch).map_err(|error| Fault::Broken(format!("the bait can't be laid: {error}")))?;
+        std::fs::create_dir(&scratch).map_err(|error| error.to_string())?;
+        let bait = Bait::lay(&scratch).map_err(|error| format!("can't lay the bait: {error}"))?;
         if self.place.kind != Kind::Pod && !control.is_empty() {
-            control_outside(&bait, &scratch, program, control).map_err(Fault::Broken)?;
+            control_outside(&bait, &scratch, program, control)?;
         }
-        let made = self.make().await.map_err(Fault::Broken)?;
+        let made = self.make().await?;
         let loot = loot(&made.sandbox, program, &bait).await;
-        self.end(made).await.map_err(Fault::Broken)?;
-        match loot.map_err(Fault::Broken)?.as_slice() {
-            [] => bait.untouched().map_err(Fault::Got),
-            loot => Err(Fault::Got(loot.join(", "))),
-        }
+        self.end(made).await?;
+        let mut loot = loot?;
+        loot.extend(bait.untouched().err());
+        verdict(loot)
     }
 
-    /// What a program gets hold of in a sandbox.
+    /// Runs a program in a sandbox and returns what it got hold of.
     pub(crate) async fn loot(&self, sandbox: &Sandbox, program: &str) -> Result<Vec<String>, String> {
         loot(sandbox, program, &self.bait).await
     }
@@ -116,13 +112,13 @@ async fn loot(sandbox: &Sandbox, program: &str, bait: &Bait) -> Result<Vec<Strin
 }
 
 /// The same program outside finds what there is to find.
-fn control_outside(bait: &Bait, scratch: &Path, program: &str, expected: &[&str]) -> Verdict {
+fn control_outside(bait: &Bait, scratch: &Path, program: &str, expected: &[&str]) -> Step {
     let directory = scratch.join("control");
     std::fs::create_dir(&directory).map_err(|error| error.to_string())?;
     let mut python = std::process::Command::new("python3");
     python.arg("-c").arg(whole(program)).arg(bait.described()).current_dir(directory);
     let output = python.output().map_err(|error| format!("python3: {error}"))?;
-    bait.restore().map_err(|error| format!("the bait can't be laid again: {error}"))?;
+    bait.restore().map_err(|error| format!("can't lay the bait again: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let loot =
         read(&text).ok_or_else(|| format!("the control failed: {text}{}", String::from_utf8_lossy(&output.stderr)))?;

@@ -1,0 +1,153 @@
+//! What keeping commands away from podbayd costs: a command and an operation, with the Landlock domain and the system-call
+//! filter and without, in one run.
+//!
+//! There is no switch for this: podbayd puts nothing around its commands where privileges may be gained (`no_new_privs` isn't
+//! set), so that decides. podbayd asks who has connected once per connection in either case; what that takes is in the
+//! rows of new connections, and operations pay nothing for it.
+#![allow(clippy::unwrap_used, missing_docs, reason = "this is a benchmark")]
+
+mod measure;
+
+use std::io::Read as _;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use measure::{Samples, Table, show};
+use podbay_client::files::{Read, Stat, Write};
+use podbay_client::{Sandbox, UnixChannel};
+
+/// What the walls may add to a command.
+const COMMAND: Duration = Duration::from_micros(150);
+/// What they may add to an operation.
+const OPERATION: Duration = Duration::from_micros(20);
+
+/// Whom podbayd runs as where this is root: a user who can't write beside podbayd's directory, so that it is protected.
+const NOBODY: u32 = 65_534;
+
+struct Daemon {
+    child: Child,
+    dir: tempfile::TempDir,
+}
+
+impl Daemon {
+    fn start(walled: bool) -> Self {
+        let root = std::fs::metadata("/proc/self").unwrap();
+        let root = std::os::unix::fs::MetadataExt::uid(&root) == 0;
+        let above = if root { Path::new("/run") } else { Path::new("/tmp") };
+        let dir = tempfile::Builder::new().prefix("pb-walls-").tempdir_in(above).unwrap();
+        let (program, state, work) = (dir.path().join("podbayd"), dir.path().join("state"), dir.path().join("work"));
+        std::fs::write(&program, podbay_embed::daemon(std::env::consts::ARCH).unwrap()).unwrap();
+        let open = |path: &Path| std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        open(&program);
+        open(dir.path());
+        for path in [&state, &work] {
+            std::fs::create_dir(path).unwrap();
+            if root {
+                chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+            }
+        }
+        let mut setpriv = Command::new("setpriv");
+        if root {
+            setpriv.args([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"), "--clear-groups".into()]);
+        }
+        if walled {
+            setpriv.arg("--no-new-privs");
+        }
+        let (mut ready, theirs) = std::io::pipe().unwrap();
+        setpriv.arg(program).args(["serve", "--ready-fd", "1", "--state"]).arg(state).arg("--workdir").arg(work);
+        let child = setpriv.stdin(Stdio::null()).stdout(theirs).spawn().unwrap();
+        // The pipe's other end is in the command until it is dropped.
+        drop(setpriv);
+        ready.read_exact(&mut [0]).unwrap();
+        Self { child, dir }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.path().join("state/podbayd.sock")
+    }
+
+    fn sandbox(&self) -> Sandbox {
+        Sandbox::new(UnixChannel::new(self.socket()))
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Measures both in turn, so that whatever else the machine does hits both.
+async fn in_turn<F: Future>(count: usize, mut work: impl FnMut(bool) -> F) -> [Samples; 2] {
+    let mut times = [Vec::with_capacity(count), Vec::with_capacity(count)];
+    for round in 0..count + 20 {
+        for walled in [false, true] {
+            let begun = Instant::now();
+            work(walled).await;
+            if round >= 20 {
+                times[usize::from(walled)].push(begun.elapsed());
+            }
+        }
+    }
+    times.map(Samples::from)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let program = podbay_embed::daemon(std::env::consts::ARCH).unwrap();
+    let switch = b"PODBAY_LANDLOCK_ABI";
+    assert!(!program.windows(switch.len()).any(|window| window == switch), "this isn't the podbayd of a release");
+    let daemons = [Daemon::start(false), Daemon::start(true)];
+    let [open, closed] = [daemons[0].sandbox(), daemons[1].sandbox()];
+    let standing = |protection: &podbay_client::Protection| {
+        protection.walls.iter().filter(|wall| wall.stands).map(|wall| format!("{:?}", wall.what)).collect::<Vec<_>>()
+    };
+    let (bare, walled) = (open.protection().await.unwrap(), closed.protection().await.unwrap());
+    assert!(bare.open().count() > walled.open().count(), "nothing to compare: {bare:?} {walled:?}");
+    println!("\nWithout: {}. With: {}.", standing(&bare).join(", "), standing(&walled).join(", "));
+    for sandbox in [&open, &closed] {
+        sandbox.write(&Write::new("file"), "line of text\n".repeat(300)).await.unwrap();
+    }
+    let of = |walled: bool| if walled { &closed } else { &open };
+
+    let table = Table::times("Commands");
+    let command = in_turn(1000, |walled| async move { assert!(of(walled).run("true").await.unwrap().success()) }).await;
+    table.row("`true`, without", &command[0]);
+    table.row("**`true`, with**", &command[1]);
+    let files = "for i in 1 2 3 4 5 6 7 8 9 10; do : < /etc/hostname; done";
+    let opening = in_turn(500, |walled| async move { assert!(of(walled).run(files).await.unwrap().success()) }).await;
+    table.row("a shell that opens ten files, without", &opening[0]);
+    table.row("a shell that opens ten files, with", &opening[1]);
+
+    let table = Table::times("Operations");
+    let read = in_turn(3000, |walled| async move { drop(of(walled).read(&Read::new("file")).await.unwrap()) }).await;
+    table.row("read, without", &read[0]);
+    table.row("**read, with**", &read[1]);
+    let stat = in_turn(3000, |walled| async move { drop(of(walled).stat(&Stat::new("file")).await.unwrap()) }).await;
+    table.row("stat, without", &stat[0]);
+    table.row("**stat, with**", &stat[1]);
+    let connect = in_turn(300, |walled| {
+        let sandbox = daemons[usize::from(walled)].sandbox();
+        async move { drop(sandbox.hello().await.unwrap()) }
+    })
+    .await;
+    table.row("a new connection, without", &connect[0]);
+    table.row("a new connection, with", &connect[1]);
+
+    let table = Table::figures("Added, p50");
+    let mut late = Vec::new();
+    for (what, samples, bound) in
+        [("a command", &command, COMMAND), ("a read", &read, OPERATION), ("a stat", &stat, OPERATION)]
+    {
+        let [without, with] = [samples[0].p50(), samples[1].p50()];
+        let added = with.saturating_sub(without);
+        table.figure(&format!("to {what} (at most {})", show(bound)), show(added));
+        if added > bound {
+            late.push(what);
+        }
+    }
+    assert!(late.is_empty(), "more than promised is added to {late:?}");
+}
