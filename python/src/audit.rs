@@ -2,28 +2,28 @@
 
 use std::io;
 
-use podbay::audit::{Audit, Entry, Observer};
+use podbay::audit::{Audit, Decision, Entry, Observer};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-struct Callback(Py<PyAny>);
+struct Callback {
+    function: Py<PyAny>,
+    /// Whether it is told before an operation begins, too: then it can refuse it.
+    strict: bool,
+}
 
 impl Observer for Callback {
     fn observe(&self, entry: &Entry) -> io::Result<()> {
+        if entry.outcome.is_none() && !self.strict {
+            return Ok(());
+        }
         // The thread is one of the runtime's, and Python may keep it waiting: the others take over its work.
         tokio::task::block_in_place(|| {
             let told = Python::try_attach(|py| {
-                let meta = PyDict::new(py);
-                meta.set_item("time", entry.time_ms as f64 / 1e3)?;
-                meta.set_item("sandbox", &entry.sandbox)?;
-                meta.set_item("decision", decision(entry))?;
-                meta.set_item("bytes", entry.bytes)?;
-                meta.set_item("duration", entry.duration_us as f64 / 1e6)?;
-                meta.set_item("exit_code", entry.exit)?;
-                meta.set_item("error", entry.error.as_deref())?;
-                self.0.call1(py, (entry.op, &entry.target, meta)).inspect_err(|error| {
+                self.function.call1(py, (entry.op, entry.target(), meta(py, entry)?)).inspect_err(|error| {
                     // Where it isn't strict the operation goes on; the traceback is seen nevertheless.
-                    error.clone_ref(py).write_unraisable(py, Some(self.0.bind(py)));
+                    error.clone_ref(py).write_unraisable(py, Some(self.function.bind(py)));
                 })
             });
             match told {
@@ -35,14 +35,22 @@ impl Observer for Callback {
     }
 }
 
-fn decision(entry: &Entry) -> &'static str {
-    use podbay::audit::Decision;
-    match entry.decision {
-        Decision::Begun => "begun",
-        Decision::Allowed => "allowed",
-        Decision::Failed => "failed",
-        Decision::Denied => "denied",
-    }
+fn meta<'py>(py: Python<'py>, entry: &Entry) -> PyResult<Bound<'py, PyDict>> {
+    let outcome = entry.outcome.as_ref();
+    let effect = outcome.map(|outcome| &outcome.effect);
+    let meta = PyDict::new(py);
+    meta.set_item("time", entry.time_ms as f64 / 1e3)?;
+    meta.set_item("operation", &entry.operation)?;
+    meta.set_item("sandbox", &entry.sandbox)?;
+    meta.set_item("decision", entry.decision().map_or("begun", Decision::as_str))?;
+    meta.set_item("bytes", effect.and_then(|effect| effect.bytes))?;
+    meta.set_item("duration", outcome.map_or(0, |outcome| outcome.duration_us) as f64 / 1e6)?;
+    meta.set_item("exit_code", effect.and_then(|effect| effect.exit))?;
+    meta.set_item("error", outcome.and_then(|outcome| outcome.error.as_deref()))?;
+    // The whole command line among them: `target` is cut after a screenful.
+    let details = serde_json::to_string(&*entry.details).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    meta.set_item("details", py.import("json")?.call_method1("loads", (details,))?)?;
+    Ok(meta)
 }
 
 /// `audit_log`: a function, or the path of a file, which is a setting like others.
@@ -55,6 +63,6 @@ pub fn split(audit_log: Option<Bound<'_, PyAny>>) -> (Option<Py<PyAny>>, Option<
 
 /// The audit that tells a function.
 pub fn audit(callback: Py<PyAny>, strict: bool) -> Audit {
-    let audit = Audit::new(Callback(callback));
+    let audit = Audit::new(Callback { function: callback, strict });
     if strict { audit.strict() } else { audit }
 }

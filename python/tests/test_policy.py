@@ -124,6 +124,24 @@ def test_a_callback_is_told_of_everything():
     assert len(told) == 24
 
 
+def test_a_callback_is_told_the_whole_command():
+    told = []
+    with podbay.Sandbox(audit_log=lambda op, target, meta: told.append((op, meta))) as sandbox:
+        sandbox.run(["printf", "a b", "x" * 10_000], env={"TOKEN": "s3cr3t"}, stdin="abc")
+        with sandbox.stream("cat", stdin=True) as stream:
+            stream.write("typed")
+    (run, stream), inputs = [
+        [meta for op, meta in told if op == wanted] for wanted in ("exec", "exec.input")
+    ]
+    assert run["details"]["argv"] == ["printf", "a b", "x" * 10_000]
+    assert run["details"]["env"] == ["TOKEN"]
+    assert run["details"]["input"]["bytes"] == 3
+    assert inputs[0]["details"]["input"]["bytes"] == len("typed")
+    assert inputs[0]["details"]["exec_id"]
+    assert len({meta["operation"] for _, meta in told}) == len(told)
+    assert "s3cr3t" not in repr(told)
+
+
 def test_a_callback_may_use_the_sandbox():
     sizes = []
 
@@ -166,8 +184,8 @@ def test_a_file_is_written_line_by_line(tmp_path):
     with podbay.Sandbox(audit_log=log, strict_audit=True) as sandbox:
         sandbox.run("true")
     entries = [json.loads(line) for line in log.read_text().splitlines()]
-    assert [(entry["op"], entry["decision"]) for entry in entries] == [
-        (op, decision) for op in ("create", "exec", "destroy") for decision in ("begun", "allowed")
+    assert [(entry["op"], entry["event"], entry.get("decision")) for entry in entries] == [
+        (op, *end) for op in ("create", "exec", "destroy") for end in (("begun", None), ("ended", "allowed"))
     ]
     with pytest.raises(podbay.ConfigError, match="no-such-dir"):
         podbay.Sandbox(audit_log=str(tmp_path / "no-such-dir" / "x"))

@@ -13,7 +13,7 @@ Exit codes of podbay
 
     0      success
     1      grep, glob: nothing found; doctor: sandboxes don't work here;
-           delete, reap, cp: some of it failed
+           delete, reap, cp: some of it failed; audit verify: the log was tampered with
     124    the command timed out (--timeout)
     125    podbay itself failed: a wrong option, no such sandbox, no such file, …
     126    the command exists but can't be run

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use podbay_client::files::Scope;
 use podbay_client::{Command, Content, Effect, Error, Guard, Result, Sandbox, Subject, Ticket};
 
-use crate::audit::{self, Audit};
+use crate::audit::{self, Audit, Details, Digest};
 use crate::policy::Policy;
 
 /// What holds for one sandbox.
@@ -32,25 +32,65 @@ impl Guard for Rules {
         Ok(self.policy.check(command)?)
     }
 
-    fn begin(&self, action: &'static str, subject: Subject<'_>, _: Content<'_>) -> Result<Ticket> {
-        Ok(Box::new(self.audit.begin(&self.sandbox, action, subject.to_string())?))
+    fn begin(&self, action: &'static str, subject: Subject<'_>, content: Content<'_>) -> Result<Ticket> {
+        Ok(Box::new(self.audit.begin(&self.sandbox, action, || details(subject, content))?))
     }
 
     fn end(&self, ticket: Ticket, result: Result<Effect, &Error>) -> Result<()> {
         let Ok(operation) = ticket.downcast::<audit::Operation>() else { return Ok(()) };
-        self.audit.end(*operation, result.map(|effect| audit::Effect { bytes: effect.bytes, exit: effect.exit }))
+        self.audit.end(*operation, result.map(effect))
+    }
+
+    fn wants_digests(&self) -> bool {
+        self.audit.is_on()
     }
 }
 
-/// Records that a sandbox is created or deleted.
+/// What the audit log records of an operation that is about to begin.
+fn details(subject: Subject<'_>, content: Content<'_>) -> Details {
+    let bytes = match content {
+        Content::Bytes(bytes) => Some(bytes),
+        _ => None,
+    };
+    let input = |details: Details| match bytes {
+        Some(bytes) => details.with_input(bytes),
+        None => details,
+    };
+    match subject {
+        Subject::Sandbox => Details::none(),
+        Subject::Path(path) => match bytes {
+            Some(bytes) => Details::below(path).with_content(bytes),
+            None => Details::below(path),
+        },
+        Subject::Move { from, to } => Details::between(from, to),
+        Subject::Search { path, pattern } => Details::below(path).with_pattern(pattern),
+        Subject::Edit { path, old_length } => Details::path(path).with_edit(bytes.unwrap_or_default(), old_length),
+        Subject::Command { id, command } => input(Details::command(command).with_id(id)),
+        Subject::Exec(id) => Details::exec(id),
+        Subject::Input { id, close: false, .. } => input(Details::exec(id)),
+        Subject::Input { id, close: true, .. } => input(Details::exec(id)).closing_input(),
+        Subject::Signal { id, signal, target } => Details::exec(id).with_signal(signal, target),
+    }
+}
+
+/// What it records of what an operation did.
+fn effect(effect: Effect) -> audit::Effect {
+    let content = effect.sha256.zip(effect.bytes).map(|(sha256, bytes)| Digest::new(bytes, &sha256));
+    audit::Effect { bytes: effect.bytes, exit: effect.exit, content, ..audit::Effect::default() }
+}
+
+/// Records what is done to a sandbox as a whole. `changed` says whether it was created or deleted by this.
 pub(crate) async fn recorded<T>(
     audit: &Audit,
     op: &'static str,
     id: &str,
+    mode: &str,
     work: impl Future<Output = Result<T>>,
+    changed: impl FnOnce(&T) -> bool,
 ) -> Result<T> {
-    let operation = audit.begin(id, op, id.to_owned())?;
+    let operation = audit.begin(id, op, || Details::sandbox(id, mode))?;
     let result = work.await;
-    audit.end(operation, result.as_ref().map(|_| audit::Effect::default()))?;
+    let effect = |value: &T| audit::Effect { changed: Some(changed(value)), ..audit::Effect::default() };
+    audit.end(operation, result.as_ref().map(effect))?;
     result
 }

@@ -236,7 +236,7 @@ impl Podbay {
     /// When they can't be listed. What couldn't be deleted is in the result.
     pub async fn cleanup(&self, max_idle: Option<Duration>) -> Result<Cleaned> {
         let work = async { self.0.provider().await?.cleanup(max_idle).await };
-        guard::recorded(&self.0.audit, "cleanup", "", work).await
+        guard::recorded(&self.0.audit, "cleanup", "", self.mode(), work, |cleaned| !cleaned.deleted.is_empty()).await
     }
 
     /// Counts sandboxes. One that wasn't used for `idle` counts as idle.
@@ -267,7 +267,7 @@ impl Podbay {
         let id = wanted.id.clone().unwrap_or_else(new_id);
         let wanted = Wanted { id: Some(id.clone()), ..wanted };
         let work = async { self.0.provider().await?.get_or_create(&wanted).await };
-        guard::recorded(&self.0.audit, "create", &id, work).await
+        guard::recorded(&self.0.audit, "create", &id, self.mode(), work, |provided| provided.created).await
     }
 
     /// What every sandbox from here has: rules, audit, its origin.
@@ -299,6 +299,7 @@ impl Inner {
 
 impl Owner for Inner {
     fn delete<'a>(&'a self, id: &'a str) -> Pending<'a, bool> {
-        Box::pin(guard::recorded(&self.audit, "destroy", id, async move { self.provider().await?.delete(id).await }))
+        let work = async move { self.provider().await?.delete(id).await };
+        Box::pin(guard::recorded(&self.audit, "destroy", id, self.config.mode(), work, |deleted| *deleted))
     }
 }

@@ -8,7 +8,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use podbay::audit::{Audit, Decision, Entry, JsonLines};
+use podbay::audit::{Audit, Decision, Entry, Log, Rotation};
 use podbay::files::{Download, Ls, Read, Scope, Write};
 use podbay::local::{Home, Local};
 use podbay::policy::{CommandRules, Matching, Policy};
@@ -186,7 +186,11 @@ async fn rules_hold_and_everything_is_recorded() {
     sandbox.ls(&Ls::new("/workspace")).await.unwrap();
     sandbox.download(&Download::new("/workspace/a")).await.unwrap();
 
-    let seen: Vec<_> = entries.lock().unwrap().iter().map(|e| (e.op, e.decision, e.bytes, e.exit)).collect();
+    let entries = std::mem::take(&mut *entries.lock().unwrap());
+    let ends = entries.iter().filter_map(|entry| Some((entry.op, entry.outcome.as_ref()?)));
+    let seen: Vec<_> =
+        ends.map(|(op, outcome)| (op, outcome.decision, outcome.effect.bytes, outcome.effect.exit)).collect();
+    assert_eq!(entries.len(), 2 * seen.len(), "each has a beginning");
     use Decision::{Allowed, Denied, Failed};
     assert_eq!(
         seen,
@@ -224,13 +228,14 @@ async fn a_strict_audit_stops_what_it_cant_record() {
     assert_eq!(made.sandbox.run("ls").await.unwrap().text(), "open\n", "it was stopped before it happened");
 
     let file = home.path().join("audit.jsonl");
-    let audit = Audit::new(JsonLines::append(&file).unwrap());
+    let audit = Audit::new(Log::open(&file, Rotation::default()).unwrap());
     let recorded = guarded(&local, &made, Policy::default(), audit).await;
     recorded.run("echo hi").await.unwrap();
     recorded.read(&Read::new("none")).await.unwrap_err();
     let lines = std::fs::read_to_string(&file).unwrap();
-    assert_eq!(lines.lines().count(), 2, "{lines}");
-    assert!(lines.contains(r#""op":"exec","target":"echo hi","decision":"allowed","bytes":3"#), "{lines}");
+    assert_eq!(lines.lines().count(), 4, "{lines}");
+    assert!(lines.contains(r#""op":"exec","target":"echo hi","shell":"echo hi""#), "{lines}");
+    assert!(lines.contains(r#""op":"exec","target":"echo hi","decision":"allowed""#), "{lines}");
     assert!(lines.contains(r#""decision":"failed""#) && lines.contains(r#""error":"not_found""#), "{lines}");
     local.delete(&made.id).await.unwrap();
 }
@@ -242,7 +247,7 @@ async fn values_of_environment_variables_are_not_recorded() {
     let local = local(&home);
     let made = local.get_or_create(&leashed()).await.unwrap();
     let file = home.path().join("audit.jsonl");
-    let audit = Audit::new(JsonLines::append(&file).unwrap()).strict();
+    let audit = Audit::new(Log::open(&file, Rotation::default()).unwrap()).strict();
     let recorded = guarded(&local, &made, Policy::default(), audit).await;
     let mut command = podbay::Command::shell("echo $KEY");
     command.env.insert("KEY".into(), "s3cr3t".into());
@@ -250,6 +255,53 @@ async fn values_of_environment_variables_are_not_recorded() {
     recorded.start(command).await.unwrap();
     let lines = std::fs::read_to_string(&file).unwrap();
     assert!(lines.contains("echo $KEY") && !lines.contains("s3cr3t"), "{lines}");
+    local.delete(&made.id).await.unwrap();
+}
+
+/// Input and signals once passed unrecorded, so that `sh` was all that the log had of whatever was typed into it.
+#[tokio::test]
+async fn input_and_signals_are_recorded() {
+    let home = tempfile::tempdir().unwrap();
+    let local = local(&home);
+    let made = local.get_or_create(&leashed()).await.unwrap();
+    let file = home.path().join("audit.jsonl");
+    let audit = Audit::new(Log::open(&file, Rotation::default()).unwrap());
+    let recorded = guarded(&local, &made, Policy::default(), audit).await;
+    let mut exec = recorded.spawn(podbay::Command { stdin: true, ..podbay::Command::argv(["sh"]) }).await.unwrap();
+    let mut control = exec.control();
+    control.write("echo typed; sleep 100\n").await.unwrap();
+    control.signal(15).await.unwrap();
+    control.close_input().await.unwrap();
+    while exec.next().await.unwrap().is_some() {}
+    recorded.run_with_input("cat", "given", 1000).await.unwrap();
+    let lines = std::fs::read_to_string(&file).unwrap();
+    let entries: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let begun = |op: &str| entries.iter().filter(|e| e["op"] == op && e["event"] == "begun").collect::<Vec<_>>();
+    let typed = podbay::audit::Digest::of(b"echo typed; sleep 100\n");
+    assert_eq!(begun("exec.input")[0]["input"], serde_json::json!(typed));
+    assert_eq!(begun("exec.input")[1]["closes_input"], true);
+    assert_eq!(
+        (&begun("exec.signal")[0]["signal"], &begun("exec.signal")[0]["signal_target"]),
+        (&15.into(), &"all".into())
+    );
+    assert_eq!(begun("exec.signal")[0]["exec_id"], exec.id().as_str());
+    assert_eq!(begun("exec")[1]["input"], serde_json::json!(podbay::audit::Digest::of(b"given")));
+    assert!(podbay::audit::verify(&[&file], None).unwrap().intact);
+
+    // What can't be recorded isn't typed, nor sent.
+    let refusing = |entry: &Entry| match entry.op {
+        "exec" => Ok(()),
+        _ => Err(io::Error::other("the disk is full")),
+    };
+    let strict = guarded(&local, &made, Policy::default(), Audit::new(refusing).strict()).await;
+    let mut exec = strict.spawn(podbay::Command { stdin: true, ..podbay::Command::argv(["cat"]) }).await.unwrap();
+    let mut control = exec.control();
+    assert_eq!(control.write("typed").await.unwrap_err().code(), Some(ErrorCode::PolicyDenied));
+    assert_eq!(control.kill().await.unwrap_err().code(), Some(ErrorCode::PolicyDenied));
+    made.sandbox.kill(exec.id()).await.unwrap();
+    while let Some(event) = exec.next().await.unwrap() {
+        assert!(!matches!(event, podbay::Event::Output(..)), "{event:?}");
+    }
     local.delete(&made.id).await.unwrap();
 }
 
@@ -283,8 +335,9 @@ async fn rules_hold_for_each_file_of_a_tree() {
     assert_eq!(made.sandbox.run("find t -type f | sort").await.unwrap().text(), "t/deep/er\nt/open\n");
     let decided = |target: &str| {
         let entries = entries.lock().unwrap();
-        let of_file = entries.iter().find(|entry| entry.op == "upload" && entry.target == target);
-        of_file.map(|entry| (entry.decision, entry.bytes))
+        let of_file =
+            entries.iter().find(|entry| entry.op == "upload" && entry.target() == target && entry.outcome.is_some());
+        of_file.and_then(|entry| entry.outcome.as_ref().map(|outcome| (outcome.decision, outcome.effect.bytes)))
     };
     assert_eq!(decided("/workspace/t/open"), Some((Decision::Allowed, Some(1))));
     assert_eq!(decided("/workspace/t/secret/key"), Some((Decision::Denied, None)));

@@ -1,6 +1,7 @@
 //! The commands: one file and one line of the table each.
 
 mod attach;
+mod audit;
 mod config;
 mod cp;
 mod create;
@@ -85,6 +86,7 @@ commands! {
     Pool = pool,
     Install = install,
     Config = config,
+    Audit = audit,
     Doctor = doctor,
 }
 

@@ -2,6 +2,7 @@
 // Helpers of tests, where the lint doesn't see that they are.
 #![allow(clippy::unwrap_used)]
 
+mod audit;
 mod cluster;
 mod deploy;
 mod describe;

@@ -227,7 +227,7 @@ fn every_command_that_touches_a_sandbox_is_recorded() {
     ] {
         assert!(ops.contains(op), "{op} isn't in {ops:?}");
     }
-    let curl = entries.iter().find(|entry| entry["target"] == "curl x").unwrap();
+    let curl = entries.iter().find(|entry| entry["target"] == "curl x" && entry["event"] == "ended").unwrap();
     assert_eq!((&curl["decision"], &curl["sandbox"]), (&"denied".into(), &"box".into()));
     // Each file of a tree has a line of its own.
     assert!(entries.iter().any(|entry| entry["op"] == "upload" && entry["target"] == "t/file" && entry["bytes"] == 1));

@@ -28,7 +28,7 @@ use serde_json::Value as Json;
 pub use setting::{Flag, Kind, ProjectPower, SETTINGS, Setting};
 use value::Value;
 
-use crate::audit::{Audit, JsonLines};
+use crate::audit::{Audit, Log, Rotation};
 use crate::policy::{CommandRules, Matching, Policy};
 
 /// Variables that begin with `PODBAY_` but aren't settings: the settings file itself, a directory of daemons to build with,
@@ -356,12 +356,16 @@ impl Config {
     /// The audit log; it records nothing unless `audit.file` is set.
     ///
     /// # Errors
-    /// When the file can't be opened.
+    /// When the file can't be opened, or can't be an audit log.
     pub fn audit(&self) -> Result<Audit, ConfigError> {
         let Some(path) = self.text("audit.file") else { return Ok(Audit::default()) };
-        let sink = JsonLines::append(path)
+        let max_bytes = match self.get("audit.max_bytes") {
+            None => Some(Rotation::DEFAULT_MAX_BYTES),
+            Some(_) => self.number("audit.max_bytes"),
+        };
+        let log = Log::open(path, Rotation { max_bytes, keep: self.number("audit.keep") })
             .map_err(|error| ConfigError::File { path: path.into(), reason: error.to_string() })?;
-        let audit = Audit::new(sink);
+        let audit = Audit::new(log);
         Ok(if self.flag("audit.strict") { audit.strict() } else { audit })
     }
 }

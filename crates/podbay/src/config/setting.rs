@@ -282,4 +282,6 @@ pub static SETTINGS: &[Setting] = &[
     setting("policy.match", Kind::Choice(&["words", "substring"]), "how command rules are compared with a command").is("words"),
     setting("audit.file", Kind::Text, "a file that records every operation as a line of JSON"),
     setting("audit.strict", Kind::Flag, "refuse operations that can't be recorded").is("false"),
+    setting("audit.max_bytes", Kind::Limit(&Kind::Size), "start a new audit file when one has grown to this size").is("64MiB"),
+    setting("audit.keep", COUNT_LIMIT, "how many full audit files to keep, at least 1").otherwise("all"),
 ];

@@ -1,0 +1,160 @@
+//! The log file: several writers, one chain.
+//!
+//! Every append happens under an exclusive lock on the file, which is held by processes and threads alike. Under the lock a writer
+//! looks whether the file is still the one that the path names (another may have rotated it), finds the last entry's hash,
+//! and appends in one write. The last hash is remembered as long as the file's length says that nobody else has written.
+
+mod file;
+mod rotation;
+mod tail;
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::chain::{Link, RECOVERED, Recovered};
+use super::digest::Digest;
+use super::entry::Entry;
+use super::{Observer, now_ms};
+use file::Locked;
+pub use rotation::Rotation;
+use tail::Tail;
+
+/// How often an append begins anew because another writer has rotated the file meanwhile.
+const ATTEMPTS: usize = 100;
+
+/// An audit log: a file with one line of JSON for each entry, chained by hashes.
+///
+/// Any number of these may write to one file, in any number of threads and processes.
+#[derive(Debug)]
+pub struct Log {
+    path: PathBuf,
+    rotation: Rotation,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    open: Option<Open>,
+    last: Option<Last>,
+}
+
+#[derive(Debug)]
+struct Open {
+    file: Arc<File>,
+    /// A forked child has the parent's open file, and with it the parent's lock: it opens the file anew.
+    pid: u32,
+}
+
+/// The last entry that this writer knows of.
+#[derive(Debug, Clone)]
+struct Last {
+    link: Link,
+    /// The number of its file in the sequence of rotated files.
+    number: u64,
+    /// The file that it is in, and that file's length behind it.
+    device: u64,
+    inode: u64,
+    length: u64,
+}
+
+impl Log {
+    /// Opens a log to append to it; it is created when it isn't there.
+    ///
+    /// A symbolic link is refused, and so is everything that isn't a regular file of this user. Nobody else may read or write it
+    /// (mode 0600).
+    ///
+    /// # Errors
+    /// When it can't be opened, or isn't an audit log.
+    pub fn open(path: impl AsRef<Path>, rotation: Rotation) -> io::Result<Self> {
+        // The working directory may change while the log is in use.
+        let path = std::path::absolute(path)?;
+        let log = Self { path, rotation, state: Mutex::default() };
+        let (_locked, tail) = log.locked(&mut State::default())?;
+        if tail.is_foreign() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "this file isn't an audit log with hashes; move it away, or choose another file",
+            ));
+        }
+        Ok(log)
+    }
+
+    /// Appends an entry.
+    fn append(&self, entry: &Entry) -> io::Result<()> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        for _ in 0..ATTEMPTS {
+            let (locked, tail) = self.locked(&mut state)?;
+            match self.append_locked(&locked, &tail, entry)? {
+                Appended::Done(last) => {
+                    state.last = Some(last);
+                    return Ok(());
+                }
+                Appended::Recovered(last) => state.last = Some(last),
+                Appended::Rotated => state.open = None,
+            }
+        }
+        Err(io::Error::other("other writers rotate the log faster than an entry can be appended"))
+    }
+
+    /// The open file, locked, and what is at its end.
+    fn locked(&self, state: &mut State) -> io::Result<(Locked, Tail)> {
+        for _ in 0..ATTEMPTS {
+            let pid = std::process::id();
+            let file = match &state.open {
+                Some(open) if open.pid == pid => open.file.clone(),
+                _ => {
+                    let file = Arc::new(file::open(&self.path)?);
+                    state.open = Some(Open { file: file.clone(), pid });
+                    file
+                }
+            };
+            let locked = Locked::acquire(file)?;
+            let of_file = locked.metadata()?;
+            match std::fs::symlink_metadata(&self.path) {
+                Ok(of_path) if (of_path.dev(), of_path.ino()) == (of_file.dev(), of_file.ino()) => {
+                    let tail = Tail::find(&locked, &of_file, &self.path, state.last.as_ref())?;
+                    return Ok((locked, tail));
+                }
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                // Rotated or removed since it was opened.
+                _ => state.open = None,
+            }
+        }
+        Err(io::Error::other("the log is replaced faster than it can be opened"))
+    }
+
+    fn append_locked(&self, file: &File, tail: &Tail, entry: &Entry) -> io::Result<Appended> {
+        let (link, number) = (tail.link(), tail.number());
+        if !tail.unreadable.is_empty() {
+            let Digest { bytes, sha256 } = Digest::of(tail.unreadable_line());
+            let note = Recovered { time_ms: now_ms(), event: RECOVERED.to_owned(), bytes, sha256 };
+            let (line, link) = link.seal(tail.has_no_entry().then_some(number), &note)?;
+            return Ok(Appended::Recovered(tail.write(file, line, link)?));
+        }
+        // The first line of a file says so: then nobody can remove the first lines unnoticed.
+        let (line, link) = link.seal(tail.has_no_entry().then_some(number), &entry.fields())?;
+        if tail.length > 0 && self.rotation.is_due(tail.length + line.len() as u64) {
+            rotation::rotate(&self.path, number, self.rotation.keep)?;
+            return Ok(Appended::Rotated);
+        }
+        Ok(Appended::Done(tail.write(file, line, link)?))
+    }
+}
+
+enum Appended {
+    /// The entry was written.
+    Done(Last),
+    /// An incomplete line was closed off first.
+    Recovered(Last),
+    /// The file was full, and a new one is begun.
+    Rotated,
+}
+
+impl Observer for Log {
+    fn observe(&self, entry: &Entry) -> io::Result<()> {
+        self.append(entry)
+    }
+}

@@ -1,0 +1,83 @@
+//! Opening and locking the file.
+
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
+use std::io;
+use std::ops::Deref;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+/// How long a writer waits for the others. They hold the lock for microseconds; one that was stopped holds it for ever.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Opens the file to append to it; creates it when it isn't there.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    let wrong = |reason: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, reason.to_owned()));
+    // Opening a FIFO would wait for a reader.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
+    let opened = OpenOptions::new().read(true).append(true).create(true).mode(0o600).custom_flags(flags).open(path);
+    let file = match opened {
+        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+            return wrong("this is a symbolic link, which the audit log may not be; name the file itself");
+        }
+        opened => opened?,
+    };
+    let meta = file.metadata()?;
+    if !meta.is_file() {
+        return wrong("this isn't a regular file, which the audit log has to be; choose another");
+    }
+    if meta.uid() != rustix::process::geteuid().as_raw() {
+        return wrong("this file belongs to another user, who could change the audit log; choose another");
+    }
+    if meta.mode() & 0o7777 != 0o600 {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
+}
+
+/// The file, locked until this is dropped.
+#[derive(Debug)]
+pub(super) struct Locked(Arc<File>);
+
+impl Locked {
+    /// Takes the exclusive lock.
+    pub(super) fn acquire(file: Arc<File>) -> io::Result<Self> {
+        let until = Instant::now() + PATIENCE;
+        let mut pause = Duration::from_micros(20);
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Self(file)),
+                Err(TryLockError::Error(error)) => return Err(error),
+                Err(TryLockError::WouldBlock) if Instant::now() > until => {
+                    let reason = format!("another process has held the log's lock for {} s", PATIENCE.as_secs());
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, reason));
+                }
+                Err(TryLockError::WouldBlock) => {
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).min(Duration::from_millis(1));
+                }
+            }
+        }
+    }
+}
+
+impl Deref for Locked {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.unlock() {
+            tracing::warn!(%error, "the audit log couldn't be unlocked");
+        }
+    }
+}

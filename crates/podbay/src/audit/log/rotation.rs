@@ -1,0 +1,65 @@
+//! Beginning a new file when one is full.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// When a new file is begun, and how many full ones are kept.
+///
+/// A full file is renamed to its number in the sequence: `audit.jsonl.1` is the oldest, and no file is renamed twice.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rotation {
+    /// The most bytes of one file; no bound when there is none. An entry that is larger has a file for itself.
+    pub max_bytes: Option<u64>,
+    /// How many full files are kept, at least one because the chain goes on from it; all when there is none.
+    pub keep: Option<u64>,
+}
+
+impl Rotation {
+    /// The most bytes of one file where the settings don't say.
+    pub const DEFAULT_MAX_BYTES: u64 = 64 << 20;
+
+    pub(super) fn is_due(self, length: u64) -> bool {
+        self.max_bytes.is_some_and(|most| length > most)
+    }
+}
+
+/// Renames a full file, and removes those that are too many.
+pub(super) fn rotate(path: &Path, number: u64, keep: Option<u64>) -> io::Result<()> {
+    let rotated = rotated(path)?;
+    // Nothing is ever replaced, also where somebody has removed files or put others there.
+    let newest = rotated.last().map_or(0, |(number, _)| *number);
+    let number = number.max(newest.saturating_add(1));
+    std::fs::rename(path, named(path, number))?;
+    let Some(keep) = keep else { return Ok(()) };
+    for (old, path) in rotated {
+        if old.saturating_add(keep.max(1)) <= number {
+            std::fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
+}
+
+fn named(path: &Path, number: u64) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{number}"));
+    name.into()
+}
+
+/// The full files of a log with their numbers, oldest first.
+pub(super) fn rotated(path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else { return Ok(Vec::new()) };
+    let mut prefix = name.as_encoded_bytes().to_vec();
+    prefix.push(b'.');
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let number = name.as_encoded_bytes().strip_prefix(&prefix[..]).and_then(|digits| {
+            let digits = std::str::from_utf8(digits).ok()?;
+            digits.parse::<u64>().ok().filter(|number| number.to_string() == digits)
+        });
+        found.extend(number.map(|number| (number, entry.path())));
+    }
+    found.sort_unstable();
+    Ok(found)
+}

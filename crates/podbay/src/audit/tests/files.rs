@@ -1,0 +1,156 @@
+//! The log as a file: who may read it, what may be at its path, what an interrupted writer leaves.
+
+use std::fs::{OpenOptions, Permissions};
+use std::io::Write as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+use super::*;
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+fn add(path: &Path, bytes: &[u8]) {
+    OpenOptions::new().append(true).open(path).unwrap().write_all(bytes).unwrap();
+}
+
+#[test]
+fn nobody_else_can_read_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("audit.jsonl");
+    let log = audit(&path, small());
+    for number in 0..10 {
+        perform(&log, &number.to_string());
+    }
+    assert!(files(&path).len() > 1);
+    assert!(files(&path).iter().all(|path| mode(path) == 0o600));
+    std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+    perform(&audit(&path, small()), "again");
+    assert_eq!(mode(&path), 0o600);
+}
+
+/// Whoever could put a link there chose which file was written to.
+#[test]
+fn only_a_regular_file_is_used() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let refused = |name: &str| Log::open(at(name), Rotation::default()).unwrap_err().to_string();
+    std::fs::write(at("victim"), "").unwrap();
+    symlink(at("victim"), at("link")).unwrap();
+    symlink(at("nothing"), at("dangling")).unwrap();
+    for link in ["link", "dangling"] {
+        assert!(refused(link).contains("symbolic link"), "{}", refused(link));
+    }
+    assert!(!at("nothing").exists() && std::fs::read(at("victim")).unwrap().is_empty());
+    rustix::fs::mkfifoat(rustix::fs::CWD, at("fifo"), 0o600.into()).unwrap();
+    assert!(refused("fifo").contains("regular file"), "{}", refused("fifo"));
+    std::fs::write(at("notes"), "my notes\n").unwrap();
+    assert!(refused("notes").contains("isn't an audit log"), "{}", refused("notes"));
+    assert_eq!(std::fs::read_to_string(at("notes")).unwrap(), "my notes\n");
+    assert!(Log::open(at("none/audit"), Rotation::default()).is_err());
+
+    // A link that takes the file's place later is refused too.
+    let audit = audit(&at("audit"), Rotation::default());
+    perform(&audit, "1");
+    std::fs::rename(at("audit"), at("moved")).unwrap();
+    symlink(at("victim"), at("audit")).unwrap();
+    assert!(audit.begin("box", "read", Details::none).is_err());
+    assert!(std::fs::read(at("victim")).unwrap().is_empty());
+}
+
+#[test]
+fn an_incomplete_line_is_closed_off_and_told_from_tampering() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("audit.jsonl");
+    perform(&audit(&path, Rotation::default()), "1");
+    let complete = std::fs::read(&path).unwrap();
+    perform(&audit(&path, Rotation::default()), "2");
+    let next = std::fs::read(&path).unwrap()[complete.len()..].to_vec();
+    let length = next.iter().position(|byte| *byte == b'\n').unwrap();
+    // Killed after any number of bytes.
+    for cut in [1, 5, 40, 100, length - 1] {
+        std::fs::write(&path, [&complete[..], &next[..cut]].concat()).unwrap();
+        let report = verify(&[&path], None).unwrap();
+        assert!(report.intact && report.entries == 2, "{cut}: {report:?}");
+        assert_eq!(report.torn, [Torn { path: path.clone(), line: 3, bytes: cut as u64 }]);
+        perform(&audit(&path, Rotation::default()), "3");
+        let report = verify(&[&path], None).unwrap();
+        assert!(report.intact && report.entries == 5 && report.torn.len() == 1, "{cut}: {report:?}");
+        assert_eq!(lines(&path).len(), 6);
+    }
+    // Killed before the newline, which is all that is missing.
+    std::fs::write(&path, [&complete[..], &next[..length]].concat()).unwrap();
+    assert!(verify(&[&path], None).unwrap().torn.is_empty());
+    perform(&audit(&path, Rotation::default()), "3");
+    let report = verify(&[&path], None).unwrap();
+    assert!(report.intact && report.entries == 5 && report.torn.is_empty(), "{report:?}");
+    // The very first line of a log.
+    std::fs::write(&path, &complete[..20]).unwrap();
+    assert!(verify(&[&path], None).unwrap().intact);
+    perform(&audit(&path, Rotation::default()), "1");
+    let report = verify(&[&path], None).unwrap();
+    assert!(report.intact && report.entries == 3 && report.torn.len() == 1, "{report:?}");
+    // What no writer leaves.
+    let log = audit(&path, Rotation::default());
+    add(&path, b"rm -rf /");
+    perform(&log, "2");
+    let report = verify(&[&path], None).unwrap();
+    assert_eq!(report.fault.unwrap().kind, FaultKind::Inserted);
+}
+
+#[test]
+fn a_writer_that_is_at_work_doesnt_cover_up_a_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("audit.jsonl");
+    let log = audit(&path, Rotation::default());
+    for number in 0..3 {
+        perform(&log, &number.to_string());
+    }
+    let kept: String = lines(&path)[..3].iter().map(|line| format!("{line}\n")).collect();
+    std::fs::write(&path, kept).unwrap();
+    perform(&log, "after");
+    let fault = verify(&[&path], None).unwrap().fault.unwrap();
+    assert_eq!((fault.kind, fault.line, fault.seq), (FaultKind::Removed, 4, Some(4)));
+    std::fs::remove_file(&path).unwrap();
+    perform(&log, "after");
+    let report = verify(&[&path], None).unwrap();
+    assert_eq!((report.intact, report.first), (true, Some(9)), "the log goes on, and says that it isn't the beginning");
+}
+
+#[test]
+fn full_files_are_kept_as_many_as_wanted() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("audit.jsonl");
+    let log = audit(&path, Rotation { keep: Some(2), ..small() });
+    for number in 0..40 {
+        perform(&log, &number.to_string());
+    }
+    assert_eq!(files(&path).len(), 3, "{:?}", files(&path));
+    let report = verify(&files(&path), None).unwrap();
+    assert!(report.intact && report.first > Some(1) && report.last == Some(80), "{report:?}");
+    for file in files(&path) {
+        assert!(std::fs::metadata(file).unwrap().len() <= 3000);
+    }
+    // Killed after the file was renamed, before a new one was begun.
+    let newest = path.with_extension("jsonl.999");
+    std::fs::rename(&path, &newest).unwrap();
+    perform(&audit(&path, small()), "again");
+    let report = verify(&files(&path), None).unwrap();
+    assert!(report.intact && report.last == Some(82), "{report:?}");
+}
+
+#[test]
+fn huge_arguments_are_bounded_and_verified() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("audit.jsonl");
+    let audit = audit(&path, Rotation::default());
+    let huge = "\u{1}".repeat(1 << 20);
+    let operation = audit.begin("box", "exec", || Details::command(&Command::argv(["echo", &huge, "last"]))).unwrap();
+    audit.end(operation, Ok(Effect::default())).unwrap();
+    perform(&super::audit(&path, Rotation::default()), "another writer reads a long last line");
+    let begun = &entries(&path)[0];
+    assert_eq!(begun["argv"][1]["bytes"], 1 << 20);
+    assert_eq!(begun["argv"][1]["sha256"], Digest::of(huge.as_bytes()).sha256);
+    assert_eq!(begun["argv_total"]["count"], 3);
+    assert!(verify(&[&path], None).unwrap().intact);
+}
