@@ -155,7 +155,8 @@ mod tests {
         let deadline = deadline(3_000);
         tokio::time::sleep(Duration::from_secs(20)).await;
         for _ in 0..DRAIN.as_secs() / 5 {
-            let wait = deadline.wait(&id(), std::future::pending::<()>());
+            let id = id();
+            let wait = deadline.wait(&id, std::future::pending::<()>());
             assert!(tokio::time::timeout(Duration::from_secs(5), wait).await.is_err(), "cancelled");
         }
         assert!(deadline.wait(&id(), async {}).await.is_err());

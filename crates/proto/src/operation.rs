@@ -41,7 +41,6 @@ pub trait Operation: Serialize + DeserializeOwned {
 
 /// What a request touches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Subject<'a> {
     /// The sandbox as a whole.
     Sandbox,

@@ -359,11 +359,13 @@ impl Config {
     /// When the file can't be opened, or can't be an audit log.
     pub fn audit(&self) -> Result<Audit, ConfigError> {
         let Some(path) = self.text("audit.file") else { return Ok(Audit::default()) };
-        let max_bytes = match self.get("audit.max_bytes") {
-            None => Some(Rotation::DEFAULT_MAX_BYTES),
-            Some(_) => self.number("audit.max_bytes"),
+        let limit = |key: &str, default| match self.get(key) {
+            None => default,
+            Some(Value::Number(number)) => Some(*number),
+            Some(_) => None,
         };
-        let log = Log::open(path, Rotation { max_bytes, keep: self.number("audit.keep") })
+        let max_bytes = limit("audit.max_bytes", Some(Rotation::DEFAULT_MAX_BYTES));
+        let log = Log::open(path, Rotation { max_bytes, keep: limit("audit.keep", None) })
             .map_err(|error| ConfigError::File { path: path.into(), reason: error.to_string() })?;
         let audit = Audit::new(log);
         Ok(if self.flag("audit.strict") { audit.strict() } else { audit })
