@@ -71,7 +71,7 @@ class Variables:
         """Returns all settings in these variables. Those of the project can only narrow; others raise `ConfigError`."""
         settings = {setting.variable for setting in podbay.SETTINGS}
         for name, value in sorted(self.project.items()):
-            # A variable that dcode keeps in a snapshot of the workspace's reaches neither Podbay nor what Podbay starts.
+            # A variable in dcode's snapshot of the workspace reaches neither Podbay nor what Podbay starts.
             if os.environ.get(name) == value and name not in settings and not _HARMLESS.fullmatch(name):
                 raise podbay.ConfigError(
                     f"{name} comes from a .env file of the project, which a sandbox may have written, and could lead "
