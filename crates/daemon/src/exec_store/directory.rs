@@ -150,8 +150,9 @@ impl Directory {
     fn insist<T>(&self, id: Option<&ExecId>, attempt: impl Fn() -> rustix::io::Result<T>) -> io::Result<T> {
         match attempt() {
             Err(Errno::ACCESS) => {
+                // In a pod the state directory is a volume that may belong to root; what matters shows when it is tried again.
                 for dir in [&self.state, &self.root] {
-                    rustix::fs::fchmod(dir, PRIVATE)?;
+                    let _ = rustix::fs::fchmod(dir, PRIVATE);
                 }
                 if let Some(id) = id {
                     let _ = rustix::fs::chmodat(&self.root, id.as_str(), PRIVATE, AtFlags::empty());
