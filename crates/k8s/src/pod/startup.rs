@@ -47,7 +47,10 @@ const EVENTS: usize = 8;
 /// Waits for pods of a namespace to start.
 pub(crate) struct StartupWatch<'a> {
     pub(crate) cluster: &'a Cluster,
+    /// How long a start may take, for the message of a time-out.
     pub(crate) timeout: Duration,
+    /// When that time is up: a creator has used some of it already.
+    pub(crate) deadline: Instant,
     pub(crate) policy: StartupPolicy<'a>,
 }
 
@@ -113,7 +116,7 @@ impl StartupWatch<'_> {
     pub(crate) async fn until_running(&self, pod: Pod) -> Result<Pod> {
         let mut state = "just created".to_owned();
         let following = follow(self.pods(), pod.clone(), &self.policy, &mut state);
-        match tokio::time::timeout_at(Instant::now() + self.timeout, following).await {
+        match tokio::time::timeout_at(self.deadline, following).await {
             Ok(Ok(Outcome::Ready(running))) => Ok(running),
             Ok(Ok(outcome)) => Err(self.failed(&pod, outcome).await),
             Ok(Err(error)) => Err(Error::api("watch the pod")(error)),

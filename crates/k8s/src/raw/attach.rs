@@ -6,6 +6,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use podbay_client::Sandbox;
 use podbay_client::provider::Provided;
+use tokio::time::Instant;
 
 use super::config::Config;
 use super::lease::{self, Holder};
@@ -35,9 +36,11 @@ impl Raw {
         let created = created_within.is_some();
         let name = lease.metadata.name.clone().unwrap_or_default();
         let unfinished = lease::is_unfinished(lease);
+        let timeout = Duration::from_secs(self.config.startup_timeout);
         let startup = StartupWatch {
             cluster: &namespace.cluster,
-            timeout: created_within.unwrap_or_else(|| Duration::from_secs(self.config.startup_timeout)),
+            timeout,
+            deadline: Instant::now() + created_within.unwrap_or(timeout),
             policy: StartupPolicy {
                 container: CONTAINER,
                 wait_for_node: self.config.wait_for_node,

@@ -152,7 +152,7 @@ async fn what_cannot_start_fails_at_once_and_leaves_nothing() -> Result<()> {
         ("ends", ends, ["can't start", "code 0"]),
         ("program", program, ["can't start", "/no/such"]),
         ("slow", slow, ["wasn't running after 3 s", "startup_timeout"]),
-        ("quantity", bad_quantity, ["refused to make the sandbox's pod", "quantities"]),
+        ("quantity", bad_quantity, ["refused to create the sandbox's pod", "quantities"]),
     ] {
         let raw = provider(&namespace, config)?;
         let start = Instant::now();

@@ -57,10 +57,11 @@ impl Left<'_> {
         Ok(made)
     }
 
-    /// A sandbox on a node that doesn't exist, whose status nobody corrects.
+    /// A sandbox on a node that doesn't exist, whose status nobody corrects. The garbage collector removes the pods of such a
+    /// node when it has missed the node for 40 s, so every test has a node of its own.
     async fn on_a_ghost(&self, name: &str, since: MicroTime, ready: bool) -> Result<()> {
         let mut spec = container(rig::BUSYBOX);
-        spec["nodeName"] = "ghost".into();
+        spec["nodeName"] = format!("ghost-{}", self.namespace.name()).into();
         let pod = self.behind(name, true, since, spec).await?.metadata.name.context("no name")?;
         let status = json!({"status": {
             "phase": "Running",

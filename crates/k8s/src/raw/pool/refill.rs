@@ -9,6 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
 use podbay_client::Sandbox;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::claim::discard;
 use super::lock::LockAttempt;
@@ -159,9 +160,11 @@ impl Shared {
     }
 
     async fn try_warm(&self, pod: Pod) -> Result<()> {
+        let timeout = Duration::from_secs(self.config.startup_timeout);
         let startup = StartupWatch {
             cluster: &self.namespace.cluster,
-            timeout: Duration::from_secs(self.config.startup_timeout),
+            timeout,
+            deadline: Instant::now() + timeout,
             policy: StartupPolicy {
                 container: CONTAINER,
                 wait_for_node: self.config.wait_for_node,
