@@ -154,12 +154,13 @@ mod tests {
     async fn a_wait_that_is_cancelled_counts() {
         let deadline = deadline(3_000);
         tokio::time::sleep(Duration::from_secs(20)).await;
-        for _ in 0..DRAIN.as_secs() / 5 {
-            let id = id();
+        let id = id();
+        for _ in 1..DRAIN.as_secs() / 5 {
             let wait = deadline.wait(&id, std::future::pending::<()>());
             assert!(tokio::time::timeout(Duration::from_secs(5), wait).await.is_err(), "cancelled");
         }
-        assert!(deadline.wait(&id(), async {}).await.is_err());
+        assert!(deadline.wait(&id, std::future::pending::<()>()).await.is_err(), "what is left is used up");
+        assert!(deadline.wait(&id, async {}).await.is_err());
     }
 
     /// A caller may look at the output for as long as it likes, and a flood of output ends all the same.

@@ -234,7 +234,8 @@ async fn a_strict_audit_stops_what_it_cant_record() {
     recorded.read(&Read::new("none")).await.unwrap_err();
     let lines = std::fs::read_to_string(&file).unwrap();
     assert_eq!(lines.lines().count(), 4, "{lines}");
-    assert!(lines.contains(r#""op":"exec","target":"echo hi","shell":"echo hi""#), "{lines}");
+    assert!(lines.contains(r#""op":"exec","target":"echo hi","exec_id":""#), "{lines}");
+    assert!(lines.contains(r#""shell":"echo hi""#), "{lines}");
     assert!(lines.contains(r#""op":"exec","target":"echo hi","decision":"allowed""#), "{lines}");
     assert!(lines.contains(r#""decision":"failed""#) && lines.contains(r#""error":"not_found""#), "{lines}");
     local.delete(&made.id).await.unwrap();

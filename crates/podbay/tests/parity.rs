@@ -83,6 +83,9 @@ fn the_counts_are_those_of_the_rows_and_no_row_is_missing() {
     }
     for state in STATES {
         let count = rows.iter().filter(|(_, of, _)| *of == state).count();
-        assert!(page.contains(&format!("\n| {state} | {count} |\n")), "the table of counts doesn't say {state}: {count}");
+        assert!(
+            page.contains(&format!("\n| {state} | {count} |\n")),
+            "the table of counts doesn't say {state}: {count}"
+        );
     }
 }

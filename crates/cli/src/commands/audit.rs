@@ -29,6 +29,7 @@ that, keep the last hash where they can't write, and give it to --expect later."
 
 /// Checks the log of operations (setting audit.file)
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(subcommand)]
     verb: Verb,

@@ -55,7 +55,8 @@ fn every_setting_takes_effect() {
     for setting in SETTINGS {
         match setting.key {
             "home" => home_takes_effect(),
-            "audit.file" | "audit.strict" => {}
+            // Tests of their own below.
+            "audit.file" | "audit.strict" | "audit.max_bytes" | "audit.keep" => {}
             key => assert_ne!(outcome(&with(key, example(setting))), default, "{key} has no effect"),
         }
     }
@@ -80,6 +81,24 @@ fn the_audit_has_its_file_and_is_strict_when_told() {
     assert!(file.is_file());
     config.set("audit.strict", "true").unwrap();
     assert_ne!(format!("{:?}", config.audit().unwrap()), lenient);
+}
+
+#[test]
+fn the_audit_starts_new_files_and_keeps_as_many_as_it_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = with("audit.file", dir.path().join("audit").to_str().unwrap());
+    config.set("audit.max_bytes", "100").unwrap();
+    config.set("audit.keep", "2").unwrap();
+    let audit = config.audit().unwrap();
+    for _ in 0..5 {
+        let operation = audit.begin("box", "ls", crate::audit::Details::none).unwrap();
+        audit.end(operation, Ok(crate::audit::Effect::default())).unwrap();
+    }
+    let files = std::fs::read_dir(dir.path()).unwrap().filter(|entry| {
+        let name = entry.as_ref().unwrap().file_name();
+        !name.to_string_lossy().ends_with("lock")
+    });
+    assert_eq!(files.count(), 3, "the current file and two full ones");
 }
 
 /// The table says what the documentation and Python show, and must not say anything else than what happens.

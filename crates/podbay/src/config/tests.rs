@@ -118,7 +118,7 @@ fn every_local_option_can_be_set() {
     assert_eq!((limits.disk, limits.descriptors), (Some(10_000_000), Some(256)));
     assert_eq!((options.ttl, options.idle_ttl), (Some(Duration::from_secs(3600)), Some(Duration::from_millis(1500))));
     assert_eq!((options.env["A"].as_str(), options.labels["team"].as_str()), ("1", "red"));
-    let error = toml("[local]\nmounts = [\"relative\"]").unwrap().local().unwrap_err().to_string();
+    let error = toml("[local]\nmounts = [\"relative\"]").unwrap_err().to_string();
     assert!(error.contains("relative") && error.contains("podbay.toml"), "{error}");
 }
 

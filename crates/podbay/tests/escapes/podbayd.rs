@@ -167,7 +167,7 @@ for again in range(3):
     for pid in zygotes:
         try:
             os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
+        except (ProcessLookupError, PermissionError):
             pass
     end = time.time() + 1.5
     while time.time() < end:
