@@ -72,7 +72,7 @@ pub fn format_time(time: Duration) -> String {
 
 fn format(number: u64, units: &[(&str, u64)], smallest: &str) -> String {
     // Zero is a multiple of everything.
-    let unit = units.iter().find(|(_, factor)| number % factor == 0 && number > 0);
+    let unit = units.iter().find(|(_, factor)| number.is_multiple_of(*factor) && number > 0);
     unit.map_or_else(|| format!("{number}{smallest}"), |(unit, factor)| format!("{}{unit}", number / factor))
 }
 
