@@ -66,7 +66,8 @@ except OSError:
     pass
 for child in children:
     os.kill(child, signal.SIGKILL)
-if len(children) > 64:
+# Without a cgroup or a namespace the kernel counts all of the user's processes, and other sandboxes come and go.
+if len(children) > 128:
     loot.append("%d processes" % len(children))
 "#;
         let loot = site.loot(&made.sandbox, program).await;

@@ -108,8 +108,9 @@ fn programs(directory: &Path) -> Vec<(PathBuf, u32, Vec<u8>)> {
 fn program(site: &Site) -> Pending<'_> {
     Box::pin(async {
         let made = site.make().await?;
-        let home = site.scratch.join("h");
-        let before = programs(&home);
+        // Other sandboxes come and go below the same home; the programs stay.
+        let bin = site.scratch.join("h/bin");
+        let before = programs(&bin);
         if site.is_local() && before.is_empty() {
             return broken("podbayd's program isn't where this looks for it");
         }
@@ -127,7 +128,7 @@ fn program(site: &Site) -> Pending<'_> {
         works(&made.sandbox).await?;
         site.end(made).await?;
         let mut loot = loot?;
-        let after = programs(&home);
+        let after = programs(&bin);
         loot.extend(before.iter().filter(|file| !after.contains(file)).map(|(path, ..)| path.display().to_string()));
         verdict(loot)
     })
