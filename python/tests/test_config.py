@@ -179,7 +179,7 @@ def test_the_cluster_has_a_section_of_its_own():
         assert found[f"cluster.{key}"][0] == "settings"
     with pytest.raises(podbay.ConfigError, match=r"it is now \"cluster\.namespace\""):
         values("raw", **{"raw.namespace": "n"})
-    with pytest.raises(podbay.ConfigError, match="cluster.namespace"):
+    with pytest.raises(podbay.ConfigError, match=r"cluster\.namespace"):
         values("local", namespace="n")
 
 

@@ -130,9 +130,7 @@ def test_a_callback_is_told_the_whole_command():
         sandbox.run(["printf", "a b", "x" * 10_000], env={"TOKEN": "s3cr3t"}, stdin="abc")
         with sandbox.stream("cat", stdin=True) as stream:
             stream.write("typed")
-    (run, stream), inputs = [
-        [meta for op, meta in told if op == wanted] for wanted in ("exec", "exec.input")
-    ]
+    (run, stream), inputs = [[meta for op, meta in told if op == wanted] for wanted in ("exec", "exec.input")]
     assert run["details"]["argv"] == ["printf", "a b", "x" * 10_000]
     assert run["details"]["env"] == ["TOKEN"]
     assert run["details"]["input"]["bytes"] == 3

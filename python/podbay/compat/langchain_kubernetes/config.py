@@ -18,8 +18,8 @@ class KubernetesProviderConfig:
     `command` is what the container runs. `["sleep", "infinity"]` is replaced by a waiting shell, because `sleep` as the
     first process of a pod ignores SIGTERM. `pod_template_overrides` are merged into the pod's spec and must not weaken
     its security. `seccomp_profile` is `RuntimeDefault` or the path of a profile on the node. `pod_ttl_seconds` has no
-    effect, as in langchain-kubernetes: use `ttl_seconds`. `kube_api_url` and `kube_token` replace the kubeconfig and its
-    credentials.
+    effect, as in langchain-kubernetes: use `ttl_seconds`. `kube_api_url` and `kube_token` replace the kubeconfig and
+    its credentials.
     """
 
     mode: str = "agent-sandbox"
