@@ -41,7 +41,7 @@ async fn a_full_workspace_is_said_and_spoils_nothing() -> Result<()> {
     let large = vec![b'x'; 3 << 20];
     for (what, error) in [
         ("write", sandbox.write(&Write::new("new"), "text").await.err()),
-        ("edit", sandbox.edit("file", "two", [b'x'; 100_000]).await.err()),
+        ("edit", sandbox.edit("file", "two", vec![b'x'; 100_000]).await.err()),
         ("upload", sandbox.write(&Write::new("large"), large).await.err()),
     ] {
         let error = error.with_context(|| format!("{what} worked on a full disk"))?;
