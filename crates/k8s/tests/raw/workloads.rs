@@ -172,7 +172,7 @@ const PACKAGE: &str = r#"
 umask 022
 mkdir -p d/DEBIAN d/opt/hello && printf '#!/bin/sh\necho 7\n' > d/opt/hello/hello && chmod 755 d/opt/hello/hello
 printf 'Package: hello-podbay\nVersion: 1\nArchitecture: all\nMaintainer: a <a@b>\nDescription: x\n' > d/DEBIAN/control
-printf '#!/bin/sh\nset -e\nchmod 4755 /opt/hello/hello\nuseradd --system hello-podbay\n' > d/DEBIAN/postinst
+printf '#!/bin/sh\nset -e\nchmod 4755 /opt/hello/hello\necho hello-podbay:x:901:901::/:/bin/false >> /etc/passwd\nchown 901 /opt/hello\n' > d/DEBIAN/postinst
 chmod 755 d/DEBIAN/postinst && dpkg-deb --build d hello.deb >/dev/null && dpkg --install hello.deb >/dev/null
 [ -u /opt/hello/hello ] && grep -q hello-podbay /etc/passwd && /opt/hello/hello | grep -qx 7
 "#;
