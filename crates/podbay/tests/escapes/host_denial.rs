@@ -66,8 +66,9 @@ except OSError:
     pass
 for child in children:
     os.kill(child, signal.SIGKILL)
-# Without a cgroup or a namespace the kernel counts all of the user's processes, and other sandboxes come and go.
-if len(children) > 128:
+# In namespaces the limit is exact. Without them 69 were once seen at a limit of 64, probably because the kernel counts all of
+# the user's processes and other sandboxes come and go; that isn't shown yet, so what this proves there is a bound of 128.
+if len(children) > (64 if os.getcwd() == "/workspace" else 128):
     loot.append("%d processes" % len(children))
 "#;
         let loot = site.loot(&made.sandbox, program).await;
