@@ -190,7 +190,9 @@ const FETCH: &str = r#"
 dir=$1 suite=bookworm
 mkdir -p "$dir/lists/partial" "$dir/cache/archives/partial"
 : > "$dir/status"
-echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $suite main" > "$dir/sources.list"
+# The mirror that this machine is set up with.
+mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' "Release: $suite" | head -n 1)
+echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main" > "$dir/sources.list"
 apt() {
     apt-get -q -o Dir::Etc::sourcelist="$dir/sources.list" -o Dir::Etc::sourceparts=- -o Dir::State::lists="$dir/lists" \
         -o Dir::State::status="$dir/status" -o Dir::Cache="$dir/cache" -o Dir::Cache::archives="$dir/cache/archives" \
