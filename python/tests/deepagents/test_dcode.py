@@ -170,7 +170,7 @@ def test_a_workspaces_dotenv_takes_nothing_away(dotenv, monkeypatch):
 
 
 def test_the_users_own_dotenv_has_full_power(dotenv):
-    dotenv("OTHER=1\n", trusted="PODBAY_LOCAL_NETWORK=host\n")
+    dotenv("OTHER_API_KEY=1\n", trusted="PODBAY_LOCAL_NETWORK=host\n")
     assert PodbayProvider()._settings({})["local.network"] == "host"
 
 
