@@ -34,11 +34,10 @@ pub fn query(
     limit: Option<usize>,
     cursor: Option<String>,
 ) -> Result<Query, Failure> {
-    let phases = [Phase::Pending, Phase::Warm, Phase::Running, Phase::Terminated];
     let phase = match status {
         None => None,
-        Some(status) => Some(phases.into_iter().find(|phase| phase.as_str() == status).ok_or_else(|| {
-            Failure::Argument(format!("unknown status {status:?}: use pending, warm, running or terminated"))
+        Some(status) => Some(Phase::ALL.into_iter().find(|phase| phase.as_str() == status).ok_or_else(|| {
+            Failure::Argument(format!("unknown status {status:?}: use pending, warm, running, suspended or terminated"))
         })?),
     };
     Ok(Query { labels: labels.map(|labels| labels.0).unwrap_or_default(), phase, limit, cursor })

@@ -87,6 +87,7 @@ pub fn gather(
     let implied = given.and_then(|given| given.get_type().name().ok()).and_then(|name| match name.to_str() {
         Ok("LocalConfig") => Some("local"),
         Ok("RawConfig") => Some("raw"),
+        Ok("AgentSandboxConfig") => Some("agent-sandbox"),
         _ => None,
     });
     if let (Some(mode), Some(implied)) = (mode, implied)
@@ -127,7 +128,7 @@ fn full_key(mode: &str, key: &str) -> String {
         setting.key == key || name == Some(key) && setting.modes().contains(&mode)
     };
     // An unknown name is taken for one of the mode's own, so that the error suggests one of these.
-    let unknown = || if key.contains('.') { key.to_owned() } else { format!("{mode}.{key}") };
+    let unknown = || if key.contains('.') { key.to_owned() } else { format!("{}.{key}", mode.replace('-', "_")) };
     SETTINGS.iter().find(named).map_or_else(unknown, |setting| setting.key.to_owned())
 }
 

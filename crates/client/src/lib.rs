@@ -53,6 +53,12 @@ impl Sandbox {
         Self { session: Session::new(Box::new(channel)) }
     }
 
+    /// The same sandbox, in which every command has these environment variables unless it sets them itself.
+    #[must_use]
+    pub fn with_env(&self, env: std::collections::BTreeMap<String, String>) -> Self {
+        Self { session: self.session.with_env(env) }
+    }
+
     /// The same sandbox over the same connections, with a guard that decides on every operation. A sandbox that has a guard
     /// already keeps it: rules can be added, never removed.
     #[must_use]

@@ -7,7 +7,7 @@ use podbay_proto::ErrorCode;
 
 use crate::Sandbox;
 use crate::error::Result;
-use crate::provider::Pending;
+use crate::provider::{Launch, Pending};
 
 /// Deletes the sandboxes that came from it.
 pub trait Owner: Send + Sync {
@@ -24,6 +24,8 @@ pub struct Origin {
     /// Whether it replaces one of the same id that the owner gave out before and that has ended: that one's files and processes
     /// are gone.
     pub replaced: bool,
+    /// Whether it came from a warm pool, if that is known.
+    pub launch: Option<Launch>,
     /// Who deletes it.
     pub owner: Arc<dyn Owner>,
     /// What keeps a leashed sandbox alive. It lives as long as the last handle to the sandbox or to one of its commands.
@@ -51,6 +53,11 @@ impl Sandbox {
     /// The sandbox's id, by which it is found again. Empty for a sandbox that was reached by a channel and no provider.
     pub fn id(&self) -> &str {
         self.session.origin().map_or("", |origin| &origin.id)
+    }
+
+    /// Whether it came from a warm pool; nothing where that isn't known.
+    pub fn launch(&self) -> Option<Launch> {
+        self.session.origin().and_then(|origin| origin.launch)
     }
 
     /// Whether the call that returned this sandbox created it; otherwise it existed.

@@ -52,8 +52,29 @@ pub struct Provided {
     pub sandbox: Sandbox,
     /// Whether it was created by this call.
     pub created: bool,
+    /// Whether it came from a warm pool, if that is known.
+    pub launch: Option<Launch>,
     /// What keeps a leashed sandbox alive: the sandbox ends when this is dropped.
     pub leash: Option<Box<dyn Any + Send + Sync>>,
+}
+
+/// How a sandbox was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Launch {
+    /// It was started for whoever asked for it.
+    Cold,
+    /// It was ready in a warm pool.
+    Warm,
+}
+
+impl Launch {
+    /// As text: `cold`, `warm`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cold => "cold",
+            Self::Warm => "warm",
+        }
+    }
 }
 
 /// What a sandbox is doing.
@@ -66,17 +87,23 @@ pub enum Phase {
     Warm,
     /// It can be used.
     Running,
+    /// It has no processes until it is resumed.
+    Suspended,
     /// It has ended, and its remains haven't been removed.
     Terminated,
 }
 
 impl Phase {
-    /// As text: `pending`, `warm`, `running`, `terminated`.
+    /// All phases.
+    pub const ALL: [Self; 5] = [Self::Pending, Self::Warm, Self::Running, Self::Suspended, Self::Terminated];
+
+    /// As text: `pending`, `warm`, `running`, `suspended`, `terminated`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "pending",
             Self::Warm => "warm",
             Self::Running => "running",
+            Self::Suspended => "suspended",
             Self::Terminated => "terminated",
         }
     }
@@ -178,6 +205,27 @@ pub trait Provider: Send + Sync {
 
     /// Deletes a sandbox and everything that belongs to it. Returns whether it existed.
     fn delete<'a>(&'a self, id: &'a str) -> Pending<'a, bool>;
+
+    /// Ends a sandbox's processes and keeps what is on its persistent volumes. Its memory and all other files are lost.
+    ///
+    /// A provider that can't answers [`Unsupported`](ErrorCode::Unsupported).
+    fn suspend<'a>(&'a self, _id: &'a str) -> Pending<'a, ()> {
+        Box::pin(async { Err(self.cannot("suspend sandboxes")) })
+    }
+
+    /// Makes a suspended sandbox usable again.
+    ///
+    /// A provider that can't answers [`Unsupported`](ErrorCode::Unsupported).
+    fn resume<'a>(&'a self, _id: &'a str) -> Pending<'a, ()> {
+        Box::pin(async { Err(self.cannot("resume sandboxes")) })
+    }
+
+    /// The error of a provider that can't do something.
+    #[doc(hidden)]
+    fn cannot(&self, what: &str) -> crate::Error {
+        let message = format!("mode {} can't {what}: use mode agent-sandbox", self.mode());
+        podbay_proto::Error::new(ErrorCode::Unsupported, message).into()
+    }
 
     /// Deletes what ended sandboxes left behind, and sandboxes that were idle for longer than `max_idle`.
     fn cleanup(&self, max_idle: Option<Duration>) -> Pending<'_, Cleaned>;

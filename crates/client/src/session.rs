@@ -1,5 +1,6 @@
 //! The connections to one sandbox, opened when needed and opened again when they break.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -26,6 +27,8 @@ pub(crate) struct Session {
     connections: Arc<Connections>,
     guard: Option<Arc<dyn Guard>>,
     origin: Option<Arc<Origin>>,
+    /// What every command finds in its environment unless it says otherwise.
+    env: Option<Arc<BTreeMap<String, String>>>,
 }
 
 #[derive(Debug)]
@@ -58,7 +61,7 @@ impl Session {
     }
 
     fn over(connections: Arc<Connections>) -> Self {
-        Self { connections, guard: None, origin: None }
+        Self { connections, guard: None, origin: None, env: None }
     }
 
     /// The same connections with a guard in front of the one that is there.
@@ -68,6 +71,10 @@ impl Session {
             None => guard,
         };
         Self { guard: Some(guard), ..self.clone() }
+    }
+
+    pub(crate) fn with_env(&self, env: BTreeMap<String, String>) -> Self {
+        Self { env: (!env.is_empty()).then(|| Arc::new(env)), ..self.clone() }
     }
 
     pub(crate) fn with_origin(&self, origin: Origin) -> Self {
@@ -83,7 +90,12 @@ impl Session {
     }
 
     /// A permit for a request, under the name that its operation has.
-    pub(crate) fn permit<O: Operation>(&self, request: O, content: Content<'_>) -> Result<Permit<O>> {
+    pub(crate) fn permit<O: Operation>(&self, mut request: O, content: Content<'_>) -> Result<Permit<O>> {
+        if let (Some(env), Some(command)) = (&self.env, request.command_mut()) {
+            for (name, value) in env.iter() {
+                command.env.entry(name.clone()).or_insert_with(|| value.as_str().into());
+            }
+        }
         Permit::new(self.guard(), request.action(), request, content)
     }
 

@@ -36,7 +36,7 @@ pub(crate) trait Reaped: Sync {
     type Object: SandboxObject;
 
     /// The sandbox's container in its pod.
-    fn container(&self) -> &str;
+    fn container(&self, pod: &Pod) -> String;
 
     /// The API server's time.
     fn now(&self) -> impl Future<Output = Result<Timestamp>> + Send;
@@ -54,7 +54,10 @@ pub(crate) trait Reaped: Sync {
     fn is_starting(&self, object: &Self::Object, pod: Option<&Pod>, now: Timestamp) -> bool;
 
     /// The sandbox in a pod. Nothing is opened yet.
-    fn sandbox(&self, object: &Self::Object, pod: &Pod) -> Sandbox;
+    ///
+    /// # Errors
+    /// When its pod can't be used.
+    fn sandbox(&self, object: &Self::Object, pod: &Pod) -> Result<Sandbox>;
 
     /// Records that a sandbox is in use.
     fn renew(&self, object: &Self::Object) -> impl Future<Output = ()> + Send;
@@ -149,8 +152,11 @@ impl<'a, M: Reaped> Run<'a, M> {
         if limits.ttl.is_some_and(|ttl| over(object.began(), Duration::from_secs(ttl))) {
             return Fate::Over;
         }
-        if self.mode.phase(object, pod, now) == Phase::Terminated {
-            return Fate::Over;
+        match self.mode.phase(object, pod, now) {
+            Phase::Terminated => return Fate::Over,
+            // Whoever suspended it wants it again, whenever that is.
+            Phase::Suspended => return Fate::Stays,
+            _ => {}
         }
         if self.mode.is_starting(object, pod, now) {
             return Fate::Stays;
@@ -159,7 +165,7 @@ impl<'a, M: Reaped> Run<'a, M> {
         match most {
             Some(most) if over(object.last_used(), most) => match pod {
                 // Whoever asks it learns whether its node is there.
-                Some(pod) if is_running(pod, self.mode.container()) || is_unknown(pod) => Fate::Idle(most),
+                Some(pod) if is_running(pod, &self.mode.container(pod)) || is_unknown(pod) => Fate::Idle(most),
                 // Nothing runs in a container that isn't running, and nobody has used it for long enough.
                 _ => Fate::Over,
             },
@@ -201,18 +207,18 @@ impl<'a, M: Reaped> Run<'a, M> {
     async fn is_busy(&self, object: &M::Object, pod: Option<&Pod>, most: Duration) -> Result<bool> {
         let Some(pod) = pod else { return Ok(false) };
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
-        if lost_node(pod, self.mode.container()).is_some() {
+        if lost_node(pod, &self.mode.container(pod)).is_some() {
             return Err(Error::IdleUnknown(format!("its node {node} doesn't answer the cluster")));
         }
         if self.silent_nodes().contains(&node) {
             return Err(Error::IdleUnknown(format!("others on node {node} didn't answer; the next run asks again")));
         }
-        let sandbox = self.mode.sandbox(object, pod);
+        let sandbox = self.mode.sandbox(object, pod)?;
         match tokio::time::timeout(ANSWER, sandbox.hello()).await {
             Ok(Ok(welcome)) => Ok(welcome.running > 0 || Duration::from_millis(welcome.idle_ms) < most),
             // It may have ended meanwhile.
             Ok(Err(error)) => match self.mode.pod(object).await? {
-                Some(pod) if ending(&pod, self.mode.container()).is_none() => Err(Error::Unusable(error)),
+                Some(pod) if ending(&pod, &self.mode.container(&pod)).is_none() => Err(Error::Unusable(error)),
                 _ => Ok(false),
             },
             // Only silence speaks against the node: any sandbox can give a wrong answer.

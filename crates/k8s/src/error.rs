@@ -168,6 +168,90 @@ pub enum Error {
         seconds: u64,
     },
 
+    /// The cluster doesn't know the kinds of agent-sandbox.
+    #[error(
+        "the cluster doesn't have the agent-sandbox CRDs in version v1beta1 ({0}): install the controller and its extensions \
+         (docs/agent-sandbox.md says how), or use mode raw, which needs nothing installed"
+    )]
+    CrdsMissing(String),
+
+    /// No such template.
+    #[error(
+        "no SandboxTemplate {template:?} in namespace {namespace}: 'kubectl get sandboxtemplates -n {namespace}' lists them, \
+         and 'podbay install agent-sandbox' prints one"
+    )]
+    TemplateNotFound {
+        /// Its name.
+        template: String,
+        /// The namespace.
+        namespace: String,
+    },
+
+    /// No such warm pool.
+    #[error(
+        "no SandboxWarmPool {pool:?} in namespace {namespace}: 'kubectl get sandboxwarmpools -n {namespace}' lists them, and \
+         'podbay install agent-sandbox' prints one"
+    )]
+    WarmPoolNotFound {
+        /// Its name.
+        pool: String,
+        /// The namespace.
+        namespace: String,
+    },
+
+    /// There is no warm pool for a template, and this account can't create one.
+    #[error(
+        "no SandboxWarmPool uses the template {template:?}, and this account may not create one. Claims name pools, so one is \
+         needed; have somebody apply this:\n{yaml}"
+    )]
+    NoPoolForTemplate {
+        /// The template.
+        template: String,
+        /// The pool's manifest.
+        yaml: String,
+    },
+
+    /// The controller can't fulfil a claim.
+    #[error("the SandboxClaim {claim} can't be fulfilled: {reason}: {message}")]
+    ClaimFailed {
+        /// Namespace and name.
+        claim: String,
+        /// The reason that the controller gives.
+        reason: String,
+        /// Its message.
+        message: String,
+    },
+
+    /// A claim didn't get ready in time.
+    #[error(
+        "the SandboxClaim {claim} wasn't ready after {seconds} s ({state}); raise agent_sandbox.startup_timeout if that is \
+         normal, and see 'podbay doctor --mode agent-sandbox'"
+    )]
+    ClaimTimeout {
+        /// Namespace and name.
+        claim: String,
+        /// How long was waited.
+        seconds: u64,
+        /// How far it got.
+        state: String,
+    },
+
+    /// A claim that has ended takes too long to go away.
+    #[error(
+        "the SandboxClaim {claim} of a sandbox that has ended still exists after {seconds} s: see what keeps it with 'kubectl \
+         get sandboxclaim {claim} -o yaml', or choose another id"
+    )]
+    ClaimEnding {
+        /// The claim.
+        claim: String,
+        /// How long was waited.
+        seconds: u64,
+    },
+
+    /// The sandbox is suspended.
+    #[error("the sandbox {0} is suspended: resume it with 'podbay resume {0}', or set agent_sandbox.resume")]
+    Suspended(String),
+
     /// Another client is filling the pool.
     #[error("another client has been filling the pool {pool:?} for {seconds} s: try again later")]
     PoolBusy {

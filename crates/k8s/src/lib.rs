@@ -3,6 +3,7 @@
 //! [`Raw`](raw::Raw) creates them as plain pods: nothing has to be installed on the cluster. A [channel] reaches the podbayd
 //! in a pod, and the bootstrap puts it there.
 
+pub mod agent_sandbox;
 mod api;
 mod bootstrap;
 pub mod channel;

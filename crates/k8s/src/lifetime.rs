@@ -39,6 +39,11 @@ pub(crate) fn millis(time: Timestamp) -> u64 {
     u64::try_from(time.as_millisecond()).unwrap_or(0)
 }
 
+/// The time of so many milliseconds since 1970.
+pub(crate) fn from_millis(millis: u64) -> Option<Timestamp> {
+    Timestamp::from_millisecond(i64::try_from(millis).ok()?).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

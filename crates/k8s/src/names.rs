@@ -20,7 +20,7 @@ pub const POOL: &str = "podbay.dev/pool";
 pub const STATE: &str = "podbay.dev/state";
 /// podbayd is being started in it.
 pub const WARMING: &str = "warming";
-/// StartupWatch to become a sandbox.
+/// It waits to become a sandbox.
 pub const WARM: &str = "warm";
 /// It belongs to a sandbox.
 pub const CLAIMED: &str = "claimed";
@@ -42,6 +42,8 @@ pub const CREATOR: &str = "podbay.dev/creator";
 pub const REUSED: &str = "podbay.dev/reused";
 /// Annotation: how many seconds a sandbox may live.
 pub const TTL: &str = "podbay.dev/ttl-seconds";
+/// Annotation: when a sandbox was last used, where its object has no field for that.
+pub const LAST_USED: &str = "podbay.dev/last-used";
 /// Annotation: how many seconds it may be idle.
 pub const IDLE_TTL: &str = "podbay.dev/idle-ttl-seconds";
 

@@ -51,18 +51,28 @@ const FORBIDDEN: ErrorName = lifecycle(
 const STARTUP_TIMEOUT: ErrorName = lifecycle(
     "startup_timeout",
     "StartupTimeout",
-    "The sandbox's pod didn't run in time; the message has the pod's events.",
+    "The sandbox's pod or claim wasn't ready in time; the message says how far it got.",
 );
 const STARTUP_FAILED: ErrorName = lifecycle(
     "startup_failed",
     "StartupFailed",
-    "The sandbox's pod can't start; the message has the reason and the pod's events.",
+    "The sandbox's pod or claim can't start; the message has the reason, and the pod's events.",
 );
 const POD_GONE: ErrorName = lifecycle("pod_gone", "PodGone", "The sandbox's pod no longer exists.");
+const TEMPLATE_NOT_FOUND: ErrorName =
+    lifecycle("template_not_found", "TemplateNotFound", "The SandboxTemplate doesn't exist.");
+const WARM_POOL_NOT_FOUND: ErrorName = lifecycle(
+    "warm_pool_not_found",
+    "WarmPoolNotFound",
+    "The SandboxWarmPool doesn't exist, or no pool uses the template and none can be created.",
+);
+const CONTROLLER_MISSING: ErrorName =
+    lifecycle("controller_missing", "ControllerMissing", "The cluster doesn't have the agent-sandbox CRDs.");
+const SUSPENDED: ErrorName = lifecycle("suspended", "SandboxSuspended", "The sandbox is suspended and has to be resumed.");
 const PROVIDER: ErrorName = lifecycle("failed", "ProviderError", "A sandbox can't be created, found or deleted.");
 
 /// Failures beside those that a sandbox answers with.
-const LIFECYCLE: [ErrorName; 13] = [
+const LIFECYCLE: [ErrorName; 17] = [
     UNREACHABLE,
     RESTARTED,
     OVERDUE,
@@ -75,6 +85,10 @@ const LIFECYCLE: [ErrorName; 13] = [
     STARTUP_TIMEOUT,
     STARTUP_FAILED,
     POD_GONE,
+    TEMPLATE_NOT_FOUND,
+    WARM_POOL_NOT_FOUND,
+    CONTROLLER_MISSING,
+    SUSPENDED,
     PROVIDER,
 ];
 
@@ -139,8 +153,12 @@ fn provider(source: &(dyn std::error::Error + Send + Sync + 'static)) -> ErrorNa
     }
     match source.downcast_ref::<Cluster>() {
         Some(Cluster::PermissionDenied { .. }) => FORBIDDEN,
-        Some(Cluster::StartupTimeout { .. }) => STARTUP_TIMEOUT,
-        Some(Cluster::Startup { .. } | Cluster::Quota(_)) => STARTUP_FAILED,
+        Some(Cluster::StartupTimeout { .. } | Cluster::ClaimTimeout { .. }) => STARTUP_TIMEOUT,
+        Some(Cluster::Startup { .. } | Cluster::Quota(_) | Cluster::ClaimFailed { .. }) => STARTUP_FAILED,
+        Some(Cluster::TemplateNotFound { .. }) => TEMPLATE_NOT_FOUND,
+        Some(Cluster::WarmPoolNotFound { .. } | Cluster::NoPoolForTemplate { .. }) => WARM_POOL_NOT_FOUND,
+        Some(Cluster::CrdsMissing(_)) => CONTROLLER_MISSING,
+        Some(Cluster::Suspended(_)) => SUSPENDED,
         Some(Cluster::PodGone { .. }) => POD_GONE,
         Some(Cluster::Cluster(_) | Cluster::NodeLost { .. }) => UNREACHABLE,
         Some(Cluster::Config(_)) => CONFIG,

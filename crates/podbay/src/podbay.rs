@@ -230,6 +230,24 @@ impl Podbay {
         self.0.delete(id).await
     }
 
+    /// Ends a sandbox's processes and keeps what is on its persistent volumes. Its memory and all other files are lost.
+    ///
+    /// # Errors
+    /// `unsupported` where a mode can't; `SandboxNotFound`.
+    pub async fn suspend(&self, id: &str) -> Result<()> {
+        let work = async { self.0.provider().await?.suspend(id).await };
+        guard::recorded(&self.0.audit, "suspend", id, self.mode(), work, |()| true).await
+    }
+
+    /// Makes a suspended sandbox usable again.
+    ///
+    /// # Errors
+    /// `unsupported` where a mode can't; `SandboxNotFound`.
+    pub async fn resume(&self, id: &str) -> Result<()> {
+        let work = async { self.0.provider().await?.resume(id).await };
+        guard::recorded(&self.0.audit, "resume", id, self.mode(), work, |()| true).await
+    }
+
     /// Deletes what sandboxes that ended left behind, and sandboxes that were idle for longer than `max_idle`.
     ///
     /// # Errors
@@ -272,12 +290,12 @@ impl Podbay {
 
     /// What every sandbox from here has: rules, audit, its origin.
     fn finished(&self, provided: Provided, replaced: bool) -> Sandbox {
-        let Provided { id, sandbox, created, leash } = provided;
+        let Provided { id, sandbox, created, launch, leash } = provided;
         let sandbox = match self.0.guarded {
             true => guard::guarded(&sandbox, &id, &self.0.policy, &self.0.audit),
             false => sandbox,
         };
-        sandbox.with_origin(Origin { id, created, replaced, owner: self.0.clone(), leash })
+        sandbox.with_origin(Origin { id, created, replaced, launch, owner: self.0.clone(), leash })
     }
 }
 

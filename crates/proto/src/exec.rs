@@ -330,6 +330,10 @@ impl Operation for Start {
     fn subject(&self) -> Subject<'_> {
         Subject::Command { id: &self.id, command: &self.command }
     }
+
+    fn command_mut(&mut self) -> Option<&mut Command> {
+        Some(&mut self.command)
+    }
 }
 
 /// Starts a command, or finds the one with that id, waits for its end and returns its output.
@@ -362,6 +366,10 @@ impl Operation for Run {
             Some(command) => Subject::Command { id: &self.id, command },
             None => Subject::Exec(&self.id),
         }
+    }
+
+    fn command_mut(&mut self) -> Option<&mut Command> {
+        self.command.as_mut()
     }
 
     fn action(&self) -> &'static str {
@@ -430,6 +438,10 @@ impl Operation for Attach {
             Some(command) => Subject::Command { id: &self.id, command },
             None => Subject::Exec(&self.id),
         }
+    }
+
+    fn command_mut(&mut self) -> Option<&mut Command> {
+        self.command.as_mut()
     }
 
     fn action(&self) -> &'static str {

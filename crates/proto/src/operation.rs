@@ -33,6 +33,11 @@ pub trait Operation: Serialize + DeserializeOwned {
         None
     }
 
+    /// The command that this request starts, for clients that add to its environment.
+    fn command_mut(&mut self) -> Option<&mut crate::exec::Command> {
+        None
+    }
+
     /// How many bytes of content were read or written, given the answer and the size of its payload.
     fn bytes(_answer: &Self::Output, _payload: u64) -> Option<u64> {
         None

@@ -36,6 +36,7 @@ enum Shown {
     Pending,
     Warm,
     Running,
+    Suspended,
     Terminated,
 }
 
@@ -45,6 +46,7 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
         Shown::Pending => Phase::Pending,
         Shown::Warm => Phase::Warm,
         Shown::Running => Phase::Running,
+        Shown::Suspended => Phase::Suspended,
         Shown::Terminated => Phase::Terminated,
     });
     let labels: BTreeMap<_, _> = arguments.labels.into_iter().collect();

@@ -54,6 +54,11 @@ impl<K: Followed> Watch<K> {
         Self::new(api, selector, meta.resource_version.clone())
     }
 
+    /// Watches the object of a name, which need not exist yet. The first change is [`Change::Listed`].
+    pub(crate) fn named(api: Api<K>, name: &str) -> Self {
+        Self::new(api, ListParams::default().fields(&format!("metadata.name={name}")), None)
+    }
+
     /// Watches all objects with these labels. The first change is [`Change::Listed`].
     pub(crate) fn labelled(api: Api<K>, labels: &str) -> Self {
         Self::new(api, ListParams::default().labels(labels), None)

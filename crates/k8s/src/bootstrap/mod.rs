@@ -36,7 +36,8 @@ const PIECE_TIME: Duration = Duration::from_secs(20);
 /// How podbayd is started where it isn't running yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LaunchOptions {
-    /// The directory that commands start in.
+    /// The directory that commands start in. If it is empty, `/workspace` where the container has it or lets it be created,
+    /// else the container's own working directory, else `/tmp`.
     pub(crate) workdir: String,
     /// Has podbayd end the container by a TERM to its first process when the sandbox's time is up. Only for pods whose first
     /// process is known to end on TERM and isn't restarted then: raw mode's are. Where something else ends sandboxes, as

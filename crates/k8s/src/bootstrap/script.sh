@@ -4,6 +4,11 @@
 # makes whoever waits for the sandbox wait a millisecond longer.
 workdir=$1
 shift
+if [ -z "$workdir" ]; then
+  for workdir in /workspace "$PWD" /tmp; do
+    [ "$workdir" != / ] && { [ -d "$workdir" ] || mkdir "$workdir" 2>/dev/null; } && [ -w "$workdir" ] && break
+  done
+fi
 umask 077
 fail() { echo "podbay: fail $*"; exit 1; }
 connect() {

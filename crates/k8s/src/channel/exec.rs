@@ -1,5 +1,7 @@
 //! pods/exec: needs no router, and works with every container runtime.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -36,10 +38,17 @@ pub struct Container {
 pub struct ExecChannel(DialedChannel<Exec>);
 
 impl ExecChannel {
-    /// A channel to a container, in which commands start in `workdir`.
+    /// A channel to a container, in which commands start in `workdir`: a directory that the container has, if it is empty.
     pub fn new(client: kube::Client, container: Container, workdir: impl Into<String>) -> Self {
         let launch = LaunchOptions { workdir: workdir.into(), ..LaunchOptions::default() };
-        Self(DialedChannel::new(Exec { client, container, launch }))
+        Self(DialedChannel::new(Exec { client, container, launch, checked: Arc::default() }))
+    }
+
+    /// The caller has just checked that the pod is the one that is meant: the first stream needn't.
+    #[must_use]
+    pub(crate) fn checked_just_now(self) -> Self {
+        self.0.dial.checked.store(true, Ordering::Relaxed);
+        self
     }
 
     /// The same container through another client.
@@ -85,6 +94,8 @@ struct Exec {
     client: kube::Client,
     container: Container,
     launch: LaunchOptions,
+    /// Whether the pod was checked before the next stream.
+    checked: Arc<AtomicBool>,
 }
 
 impl Exec {
@@ -106,6 +117,9 @@ impl Exec {
 
     /// An exec can't ask for a UID, so the pod is checked first. That also tells a pod that is gone from one that is slow.
     async fn check(&self) -> Result<()> {
+        if self.checked.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
         let Container { namespace, pod: name, uid, .. } = &self.container;
         let gone = |how: &str| Error::PodGone { pod: format!("{namespace}/{name}"), how: how.to_owned() };
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);

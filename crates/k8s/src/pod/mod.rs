@@ -1,4 +1,5 @@
 //! Pods: their start, and whether they have ended.
 
+pub(crate) mod description;
 pub(crate) mod health;
 pub(crate) mod startup;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use podbay_client::Sandbox;
-use podbay_client::provider::Provided;
+use podbay_client::provider::{Launch, Provided};
 use tokio::time::Instant;
 
 use super::config::Config;
@@ -88,7 +88,8 @@ impl Raw {
             });
         }
         self.start_heartbeat(namespace, &name, &sandbox);
-        Ok(Provided { id: name, sandbox, created, leash: None })
+        let launch = Some(if pooled { Launch::Warm } else { Launch::Cold });
+        Ok(Provided { id: name, sandbox, created, launch, leash: None })
     }
 
     /// The sandbox in a pod. Nothing is opened yet.

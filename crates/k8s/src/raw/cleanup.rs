@@ -27,8 +27,8 @@ use crate::sandbox_object::{Deletion, SandboxObject, SandboxObjects, unchanged};
 impl Reaped for Raw {
     type Object = Lease;
 
-    fn container(&self) -> &str {
-        CONTAINER
+    fn container(&self, _: &Pod) -> String {
+        CONTAINER.to_owned()
     }
 
     async fn now(&self) -> Result<Timestamp> {
@@ -56,8 +56,8 @@ impl Reaped for Raw {
         }
     }
 
-    fn sandbox(&self, lease: &Lease, pod: &Pod) -> Sandbox {
-        self.open(&self.namespace_of(lease.id()), lease, pod)
+    fn sandbox(&self, lease: &Lease, pod: &Pod) -> Result<Sandbox> {
+        Ok(self.open(&self.namespace_of(lease.id()), lease, pod))
     }
 
     async fn renew(&self, lease: &Lease) {

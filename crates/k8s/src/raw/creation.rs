@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use podbay_client::Sandbox;
-use podbay_client::provider::{Provided, Wanted};
+use podbay_client::provider::{Launch, Provided, Wanted};
 
 use super::attach::channel;
 use super::lease::{self, Holder};
@@ -414,7 +414,8 @@ impl Raw {
         match claim::set_limits(&sandbox, limits).await {
             Ok(()) => {
                 self.start_heartbeat(namespace, &spec.name, &sandbox);
-                Ok(ClaimOutcome::Ours(Provided { id: spec.name.clone(), sandbox, created: true, leash: None }))
+                let (id, launch) = (spec.name.clone(), Some(Launch::Warm));
+                Ok(ClaimOutcome::Ours(Provided { id, sandbox, created: true, launch, leash: None }))
             }
             Err(error) => {
                 // Its node may be gone by now.

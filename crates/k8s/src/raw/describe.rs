@@ -1,12 +1,8 @@
 //! Describes a sandbox: its Lease, its pod, and the pod's events.
 
-use std::time::Duration;
-
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Container, Event as Recorded, Pod};
-use kube::Api;
-use kube::api::ListParams;
-use podbay_client::description::{Description, Event, Limit};
+use k8s_openapi::api::core::v1::Pod;
+use podbay_client::description::Description;
 use podbay_client::provider::Phase;
 
 use super::Raw;
@@ -16,16 +12,10 @@ use super::manifest::CONTAINER;
 use super::namespace::SandboxNamespace;
 use crate::api::retry::with_retry;
 use crate::error::{Error, Result};
-use crate::lifetime::{LifetimeLimits, millis};
-use crate::names::{self, NETWORK};
-use crate::pod::health::ending;
+use crate::lifetime::LifetimeLimits;
+use crate::names;
+use crate::pod::description::{ask_podbayd, describe_pod};
 use crate::sandbox_object::{SandboxObject, SandboxObjects};
-
-/// How long the cluster may take to list the events: the rest is worth showing without them.
-const EVENTS: Duration = Duration::from_secs(5);
-
-/// How long podbayd may take to answer.
-const ANSWER: Duration = Duration::from_secs(10);
 
 impl Raw {
     /// Describes a sandbox, or a pod that waits in a pool to become one.
@@ -55,24 +45,11 @@ impl Raw {
         description.ttl_ms = ttl.map(|seconds| seconds.saturating_mul(1000));
         description.idle_ttl_ms = idle_ttl.map(|seconds| seconds.saturating_mul(1000));
         if let Some(pod) = &pod {
-            describe_pod(&mut description, namespace, pod).await;
+            describe_pod(&mut description, &namespace.cluster, pod, CONTAINER).await;
         }
         if let Some(pod) = pod.filter(|_| description.listed.phase == Phase::Running) {
             // A handle of its own, which doesn't renew the Lease: looking at a sandbox isn't using it.
-            let sandbox = self.open(namespace, lease, &pod);
-            match tokio::time::timeout(ANSWER, sandbox.hello()).await {
-                Ok(Ok(welcome)) => {
-                    description.running = Some(welcome.running);
-                    let open = "it doesn't say what its commands can reach";
-                    match tokio::time::timeout(ANSWER, sandbox.protection()).await {
-                        Ok(Ok(protection)) => description.protection = Some(protection),
-                        Ok(Err(error)) => description.unknown.push(format!("{open}: {error}")),
-                        Err(_) => description.unknown.push(format!("{open}: no answer within {} s", ANSWER.as_secs())),
-                    }
-                }
-                Ok(Err(error)) => description.unknown.push(format!("its podbayd can't be reached: {error}")),
-                Err(_) => description.unknown.push(format!("its podbayd didn't answer within {} s", ANSWER.as_secs())),
-            }
+            ask_podbayd(&mut description, &self.open(namespace, lease, &pod)).await;
         }
         Ok(description)
     }
@@ -89,7 +66,7 @@ impl Raw {
         let Some(pod) = found.filter(waits) else { return Ok(None) };
         let Some(listed) = self.listed_pod(&pod) else { return Ok(None) };
         let mut description = Description::new(listed, "");
-        describe_pod(&mut description, &self.home, &pod).await;
+        describe_pod(&mut description, &self.home.cluster, &pod, CONTAINER).await;
         Ok(Some(description))
     }
 }
@@ -104,78 +81,4 @@ async fn own_pod(namespace: &SandboxNamespace, lease: &Lease) -> Result<Option<P
         let same = holder.uid.is_none() || holder.uid == pod.metadata.uid;
         same && owners.any(|owner| Some(&owner.uid) == lease.metadata.uid.as_ref())
     }))
-}
-
-async fn describe_pod(description: &mut Description, namespace: &SandboxNamespace, pod: &Pod) {
-    let class = pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.as_deref());
-    description.isolation = class.map_or_else(
-        || "a pod, with the node's default runtime".to_owned(),
-        |class| format!("a pod, with the runtime class {class}"),
-    );
-    description.facts.push(("namespace", namespace.cluster.namespace.clone()));
-    description.facts.extend(facts(pod));
-    description.limits = limits(pod);
-    match tokio::time::timeout(EVENTS, recorded(namespace, pod)).await {
-        Ok(Ok(events)) => description.events = events,
-        Ok(Err(error)) => description.unknown.push(format!("its events can't be read: {error}")),
-        Err(_) => description.unknown.push(format!("its events weren't listed within {} s", EVENTS.as_secs())),
-    }
-}
-
-/// A pod's events, oldest first.
-async fn recorded(namespace: &SandboxNamespace, pod: &Pod) -> Result<Vec<Event>> {
-    let api: Api<Recorded> = Api::namespaced(namespace.cluster.client.clone(), &namespace.cluster.namespace);
-    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-    let about = ListParams::default().fields(&format!("involvedObject.uid={uid}")).limit(100);
-    let list = api.list(&about).await.map_err(Error::api("list events"))?;
-    let mut events: Vec<Event> = list.items.into_iter().map(event).collect();
-    events.sort_by_key(|event| event.at_ms);
-    Ok(events)
-}
-
-fn event(recorded: Recorded) -> Event {
-    // Older components write the first, newer ones the second.
-    let last = recorded.last_timestamp.map(|time| time.0).or(recorded.event_time.map(|time| time.0));
-    let last = last.or(recorded.metadata.creation_timestamp.map(|time| time.0));
-    Event {
-        at_ms: last.map(millis),
-        kind: recorded.type_.unwrap_or_default(),
-        reason: recorded.reason.unwrap_or_default(),
-        message: recorded.message.unwrap_or_default().trim().to_owned(),
-        count: recorded.count.and_then(|count| u32::try_from(count).ok()).unwrap_or(1),
-    }
-}
-
-fn container(pod: &Pod) -> Option<&Container> {
-    pod.spec.as_ref()?.containers.iter().find(|container| container.name == CONTAINER)
-}
-
-fn facts(pod: &Pod) -> Vec<(&'static str, String)> {
-    let (spec, status, container) = (pod.spec.as_ref(), pod.status.as_ref(), container(pod));
-    let state = status.and_then(|status| status.container_statuses.iter().flatten().find(|one| one.name == CONTAINER));
-    let own_user = container.and_then(|container| container.security_context.as_ref()?.run_as_user);
-    let user = own_user.or_else(|| spec?.security_context.as_ref()?.run_as_user);
-    let fenced = pod.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(NETWORK));
-    let network = if fenced { "what its NetworkPolicy allows" } else { "what the cluster allows" };
-    let facts = [
-        ("pod", pod.metadata.name.clone()),
-        ("ended", ending(pod, CONTAINER)),
-        ("node", spec.and_then(|spec| spec.node_name.clone())),
-        ("address", status.and_then(|status| status.pod_ip.clone())),
-        ("image", container.and_then(|container| container.image.clone())),
-        ("user", user.map(|user| user.to_string())),
-        ("network", Some(network.to_owned())),
-        ("restarts", state.map(|state| state.restart_count.to_string())),
-    ];
-    facts.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
-}
-
-fn limits(pod: &Pod) -> Vec<Limit> {
-    let set = container(pod).and_then(|container| container.resources.as_ref()?.limits.as_ref());
-    let limit = |(name, resource): (&str, &str)| {
-        let most = set.and_then(|limits| limits.get(resource)).map(|quantity| quantity.0.clone());
-        let by = most.as_ref().map(|_| "the node".to_owned());
-        Limit { limit: name.to_owned(), most, by, note: None }
-    };
-    [("memory", "memory"), ("cpu", "cpu"), ("disk", "ephemeral-storage")].map(limit).into()
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use podbay_client::provider::Provider;
 use podbay_client::quantity::{format_size, format_time};
-use podbay_k8s::{Access, Cluster, raw};
+use podbay_k8s::{Access, Cluster, agent_sandbox, raw};
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
@@ -12,8 +12,8 @@ use super::setting::SETTINGS;
 use super::value::quantity;
 use super::{Config, ConfigError, bad, lookup};
 
-/// Settings of all modes, and the fields of raw mode's configuration that they fill.
-const SHARED_WITH_RAW: [(&str, &str); 5] = [
+/// Settings of all modes, and the fields of the configuration of a mode on a cluster that they fill.
+const SHARED_WITH_CLUSTER: [(&str, &str); 5] = [
     ("env", "env"),
     ("labels", "default_labels"),
     ("ttl", "ttl"),
@@ -36,6 +36,7 @@ impl Config {
     pub async fn provider(&self) -> podbay_client::Result<Arc<dyn Provider>> {
         match self.mode() {
             "raw" => Ok(Arc::new(self.raw_provider().await?)),
+            "agent-sandbox" => Ok(Arc::new(self.agent_sandbox_provider().await?)),
             #[cfg(target_os = "linux")]
             _ => Ok(Arc::new(self.local_provider()?)),
             #[cfg(not(target_os = "linux"))]
@@ -52,6 +53,26 @@ impl Config {
     pub async fn raw_provider(&self) -> podbay_client::Result<raw::Raw> {
         let config = self.raw().map_err(|error| podbay_client::Error::Provider(Box::new(error)))?;
         Ok(raw::Raw::new(self.cluster().await?, config)?)
+    }
+
+    /// The provider of claims, with these settings. Nothing is sent to the cluster yet.
+    ///
+    /// # Errors
+    /// When a setting is invalid, or there are no credentials for a cluster.
+    pub async fn agent_sandbox_provider(&self) -> podbay_client::Result<agent_sandbox::AgentSandbox> {
+        let config = self.agent_sandbox().map_err(|error| podbay_client::Error::Provider(Box::new(error)))?;
+        Ok(agent_sandbox::AgentSandbox::new(&self.cluster().await?, config)?)
+    }
+
+    /// The configuration of agent-sandbox mode.
+    ///
+    /// # Errors
+    /// When a setting doesn't have the shape that Kubernetes wants.
+    pub fn agent_sandbox(&self) -> Result<agent_sandbox::Config, ConfigError> {
+        self.check_project_labels()?;
+        let mut config = serde_json::to_value(agent_sandbox::Config::default()).unwrap_or_default();
+        self.fill::<agent_sandbox::Config>(&mut config, "agent_sandbox.", &SHARED_WITH_CLUSTER)?;
+        serde_json::from_value(config).map_err(|error| bad("settings", "agent_sandbox")(error.to_string()))
     }
 
     /// The cluster, and the namespace in it.
@@ -83,7 +104,7 @@ impl Config {
     pub fn raw(&self) -> Result<raw::Config, ConfigError> {
         self.check_project_labels()?;
         let mut config = serde_json::to_value(raw::Config::default()).unwrap_or_default();
-        self.fill::<raw::Config>(&mut config, "raw.", &SHARED_WITH_RAW)?;
+        self.fill::<raw::Config>(&mut config, "raw.", &SHARED_WITH_CLUSTER)?;
         // A pod can't request more than its limit, and the default would where only the limit was lowered.
         for (request, limit) in REQUESTS {
             let (request_field, limit_field) = (request.trim_start_matches("raw."), limit.trim_start_matches("raw."));
@@ -113,7 +134,7 @@ impl Config {
             *place = value.to_json(setting.kind);
             // After each one, so that the one that doesn't fit can be named.
             serde_json::from_value::<T>(config.clone()).map_err(|error| {
-                let api = if section == "raw." { "the Kubernetes API" } else { "local mode" };
+                let api = if section == "local." { "local mode" } else { "the Kubernetes API" };
                 bad(&given.from, setting.key)(format!("this isn't what {api} expects: {error}"))
             })?;
         }
@@ -150,7 +171,7 @@ impl Config {
     /// The limits that apply because nothing sets them: the key, and the value as text.
     pub fn default_limits(&self) -> Vec<(&'static str, String)> {
         match self.mode() {
-            "raw" if !self.is_set("idle_ttl") => {
+            "raw" | "agent-sandbox" if !self.is_set("idle_ttl") => {
                 vec![("idle_ttl", format_time(std::time::Duration::from_secs(raw::DAY)))]
             }
             "local" => self.default_local_limits(),
@@ -194,14 +215,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_option_of_raw_mode_is_a_setting() {
-        let Json::Object(fields) = serde_json::to_value(raw::Config::default()).unwrap() else { panic!("not fields") };
-        let mut fields: Vec<String> = fields.into_iter().map(|(field, _)| field).collect();
-        fields.retain(|field| !SHARED_WITH_RAW.iter().any(|(_, shared)| shared == field));
-        let mut settings: Vec<_> = SETTINGS.iter().filter_map(|setting| setting.key.strip_prefix("raw.")).collect();
-        fields.sort_unstable();
-        settings.sort_unstable();
-        assert_eq!(settings, fields);
+    fn every_option_of_a_mode_on_a_cluster_is_a_setting() {
+        let configs = [
+            ("raw.", serde_json::to_value(raw::Config::default()).unwrap()),
+            ("agent_sandbox.", serde_json::to_value(agent_sandbox::Config::default()).unwrap()),
+        ];
+        for (section, config) in configs {
+            let mut fields: Vec<String> = config.as_object().unwrap().keys().cloned().collect();
+            fields.retain(|field| !SHARED_WITH_CLUSTER.iter().any(|(_, shared)| shared == field));
+            let mut settings: Vec<_> = SETTINGS.iter().filter_map(|setting| setting.key.strip_prefix(section)).collect();
+            fields.sort_unstable();
+            settings.sort_unstable();
+            assert_eq!(settings, fields, "{section}");
+        }
     }
 
     #[test]

@@ -150,6 +150,7 @@ impl Setting {
         match self.key.split_once('.').map_or(self.key, |(section, _)| section) {
             "local" | "home" => &["local"],
             "raw" => &["raw"],
+            "agent_sandbox" => &["agent-sandbox"],
             "cluster" => CLUSTER_MODES,
             _ => MODES,
         }
@@ -194,17 +195,17 @@ const fn setting(key: &'static str, kind: Kind, help: &'static str) -> Setting {
 }
 
 /// All modes.
-pub const MODES: &[&str] = &["local", "raw"];
+pub const MODES: &[&str] = &["local", "raw", "agent-sandbox"];
 
 /// The modes whose sandboxes are on a cluster.
-const CLUSTER_MODES: &[&str] = &["raw"];
+const CLUSTER_MODES: &[&str] = &["raw", "agent-sandbox"];
 
 const COUNT_LIMIT: Kind = Kind::Limit(&Kind::Count);
 const TIME_LIMIT: Kind = Kind::Limit(&Kind::Time);
 
 /// All settings.
 pub static SETTINGS: &[Setting] = &[
-    setting("mode", Kind::Choice(MODES), "where sandboxes run: on this machine (local), or as plain pods on a Kubernetes cluster (raw)").is("local").global_flag("mode", "MODE"),
+    setting("mode", Kind::Choice(MODES), "where sandboxes run: on this machine (local), as plain pods on a Kubernetes cluster (raw), or on a cluster with the agent-sandbox controller (agent-sandbox)").is("local").global_flag("mode", "MODE"),
     setting("home", Kind::Text, "the directory in which local sandboxes keep their state").otherwise("the user's runtime directory"),
     setting("ttl", TIME_LIMIT, "how long a sandbox lives").in_project(Lower).flag("ttl", "TIME"),
     // The flag that chooses a cluster is read after the project, so the cluster's default bounds a project everywhere.
@@ -273,6 +274,19 @@ pub static SETTINGS: &[Setting] = &[
     setting("raw.namespace_quota", Kind::Map, "the ResourceQuota of such a namespace"),
     setting("raw.warm_pool_size", Kind::Count, "how many pods to keep ready in the warm pool").is("0"),
     setting("raw.warm_pool_name", Kind::Text, "the warm pool's name; clients whose pods differ need pools with different names").is("default"),
+    setting("agent_sandbox.template_name", Kind::Text, "the SandboxTemplate; sandboxes are claimed from a warm pool that uses it").flag("template", "NAME"),
+    setting("agent_sandbox.warm_pool_name", Kind::Text, "the SandboxWarmPool to claim from; it wins over template_name").otherwise("one that uses template_name").flag("warm-pool", "NAME"),
+    setting("agent_sandbox.container", Kind::Text, "the container of the pod to work in").otherwise("the pod's default container").flag("container", "NAME"),
+    setting("agent_sandbox.workdir", Kind::Text, "the working directory").otherwise("/workspace if the container has it, else the container's own"),
+    setting("agent_sandbox.claim_env", Kind::Map, "environment variables of the pod; a claim with these never gets a warm sandbox"),
+    setting("agent_sandbox.volume_claim_templates", Kind::Objects, "additional PersistentVolumeClaims; a claim with these never gets a warm sandbox"),
+    setting("agent_sandbox.pod_labels", Kind::Map, "labels of the pod, in a domain that the controller allows, such as sandbox.users.io/team"),
+    setting("agent_sandbox.pod_annotations", Kind::Map, "annotations of the pod"),
+    setting("agent_sandbox.label_prefix", Kind::Text, "the prefix of users' labels on the claim; empty for none").is("user.podbay.dev/"),
+    setting("agent_sandbox.ttl_after_finished", TIME_LIMIT, "how long a claim stays after its pod has ended"),
+    setting("agent_sandbox.startup_timeout", Kind::Time, "how long a claim may take to get ready").is("180s").flag("startup-timeout", "TIME"),
+    setting("agent_sandbox.resume", Kind::Flag, "resume a suspended sandbox when somebody asks for it").is("true"),
+    setting("agent_sandbox.foreign_claims", Kind::Flag, "use claims that other programs created; they are never renewed, suspended or deleted").is("false"),
     setting("policy.root", Kind::Text, "confine file operations to this directory of the sandbox").otherwise("the whole file system"),
     setting("policy.virtual_mode", Kind::Flag, "take paths as relative to policy.root").is("false"),
     setting("policy.allow_prefixes", Kind::List, "the only paths below which files may be changed").otherwise("all"),

@@ -1,0 +1,106 @@
+//! Sandboxes by the controller of kubernetes-sigs/agent-sandbox: templates, claims, warm pools.
+//!
+//! One SandboxClaim is the sandbox; the controller binds it to a Sandbox, which has the pod. Whoever creates the claim has
+//! created the sandbox, and everybody else attaches to it.
+
+mod binding;
+mod claims;
+mod cleanup;
+mod config;
+mod creation;
+mod describe;
+mod features;
+mod heartbeat;
+mod inventory;
+mod metadata;
+mod pool;
+mod readiness;
+mod resources;
+mod suspension;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use podbay_client::description::Description;
+use podbay_client::provider::{Cleaned, Page, Pending, PoolStatus, Provided, Provider, Query, Stats, Wanted};
+use tokio::sync::Mutex;
+
+pub use config::Config;
+pub use features::Features;
+
+use crate::cluster::Cluster;
+use crate::error::Result;
+use crate::names;
+use claims::Claims;
+
+/// Creates sandboxes by claims.
+#[derive(Clone)]
+pub struct AgentSandbox {
+    claims: Claims,
+    config: Arc<Config>,
+    /// The pool that was found for the configured template.
+    found_pool: Arc<Mutex<Option<String>>>,
+}
+
+impl AgentSandbox {
+    /// A provider for a namespace of a cluster.
+    ///
+    /// # Errors
+    /// When the configuration can't work. The cluster isn't asked.
+    pub fn new(cluster: &Cluster, config: Config) -> Result<Self> {
+        config.check()?;
+        Ok(Self { claims: Claims::new(cluster), config: Arc::new(config), found_pool: Arc::default() })
+    }
+}
+
+impl std::fmt::Debug for AgentSandbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AgentSandbox").field("cluster", &self.claims.cluster).finish_non_exhaustive()
+    }
+}
+
+impl Provider for AgentSandbox {
+    fn mode(&self) -> &'static str {
+        "agent-sandbox"
+    }
+
+    fn get_or_create<'a>(&'a self, wanted: &'a Wanted) -> Pending<'a, Provided> {
+        Box::pin(async { Ok(self.provide(wanted).await?) })
+    }
+
+    fn reconnect<'a>(&'a self, id: &'a str) -> Pending<'a, Provided> {
+        Box::pin(async { Ok(self.find(names::of_id(id, self.claims.cluster.namespace())?).await?) })
+    }
+
+    fn list<'a>(&'a self, query: &'a Query) -> Pending<'a, Page> {
+        Box::pin(async { Ok(self.page(query).await?) })
+    }
+
+    fn describe<'a>(&'a self, id: &'a str) -> Pending<'a, Description> {
+        Box::pin(async { Ok(self.description(id).await?) })
+    }
+
+    fn delete<'a>(&'a self, id: &'a str) -> Pending<'a, bool> {
+        Box::pin(async { Ok(self.remove(id).await?) })
+    }
+
+    fn suspend<'a>(&'a self, id: &'a str) -> Pending<'a, ()> {
+        Box::pin(async { Ok(self.suspend(id).await?) })
+    }
+
+    fn resume<'a>(&'a self, id: &'a str) -> Pending<'a, ()> {
+        Box::pin(async { Ok(self.resume(id).await?) })
+    }
+
+    fn cleanup(&self, max_idle: Option<Duration>) -> Pending<'_, Cleaned> {
+        Box::pin(async move { Ok(self.clean(max_idle).await?) })
+    }
+
+    fn stats(&self, idle: Duration) -> Pending<'_, Stats> {
+        Box::pin(async move { Ok(self.count(idle).await?) })
+    }
+
+    fn pool_status(&self) -> Pending<'_, PoolStatus> {
+        Box::pin(async { Ok(self.read_pool_status().await?) })
+    }
+}

@@ -1,0 +1,95 @@
+//! Suspends and resumes sandboxes.
+//!
+//! A suspended sandbox has no pod: its memory and its container's file system are lost, and only what is on
+//! PersistentVolumeClaims of its template stays. Its name, its labels and its claim stay too.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::AgentSandbox;
+use super::claims::{end_from, end_while_suspended};
+use super::readiness::{ClaimReadiness, Waited};
+use super::resources::{Sandbox, SandboxClaim};
+use crate::api::follow::{Judge, Outcome, Verdict, follow};
+use crate::api::patch::{is_test_failure, json_patch};
+use crate::error::{Error, Result};
+use crate::names;
+use crate::sandbox_object::{SandboxObject, SandboxObjects};
+
+/// How long a pod may take to end.
+const ENDING: Duration = Duration::from_secs(60);
+
+impl AgentSandbox {
+    /// Deletes a sandbox's pod and keeps the rest. Returns when the pod is gone.
+    pub(super) async fn suspend(&self, id: &str) -> Result<()> {
+        let name = names::of_id(id, self.claims.cluster.namespace())?;
+        let claim = self.claims.find(name).await?;
+        let sandbox = self.bound_sandbox(&claim).await?;
+        // Nobody can use it, so nobody moves its end any more. First: a sandbox mustn't end because it was suspended late.
+        self.claims.set_shutdown_time(name, end_while_suspended(&claim)).await?;
+        let sandbox = self.set_mode(sandbox, "Suspended").await?;
+        let mut state = String::new();
+        match tokio::time::timeout(ENDING, follow(self.sandboxes(), sandbox, &Suspended, &mut state)).await {
+            Ok(Ok(Outcome::Ready(_))) => Ok(()),
+            Ok(Ok(_)) => Err(Error::SandboxNotFound(name.to_owned())),
+            Ok(Err(error)) => Err(Error::api("watch the Sandbox")(error)),
+            Err(_) => Err(Error::ClaimTimeout {
+                claim: format!("{}/{name}", self.claims.cluster.namespace),
+                seconds: ENDING.as_secs(),
+                state: format!("being suspended: {state}"),
+            }),
+        }
+    }
+
+    /// Gives a suspended sandbox a new pod. Returns when it is ready.
+    pub(super) async fn resume(&self, id: &str) -> Result<()> {
+        let name = names::of_id(id, self.claims.cluster.namespace())?;
+        let claim = self.claims.find(name).await?;
+        let claim = self.set_running(&claim).await?;
+        match self.until_ready(claim, ClaimReadiness { pool_is_new: false, resuming: true }).await? {
+            Waited::Ready(_) => Ok(()),
+            Waited::Suspended | Waited::Deleted => Err(Error::SandboxNotFound(name.to_owned())),
+        }
+    }
+
+    /// Makes the controller create a pod for a suspended sandbox. Returns its claim.
+    pub(super) async fn set_running(&self, claim: &SandboxClaim) -> Result<SandboxClaim> {
+        let sandbox = self.bound_sandbox(claim).await?;
+        let end = end_from(claim, self.claims.cluster.now().await?);
+        let claim = self.claims.set_shutdown_time(claim.id(), end).await?;
+        if sandbox.is_suspended() {
+            self.set_mode(sandbox, "Running").await?;
+        }
+        Ok(claim)
+    }
+
+    async fn set_mode(&self, sandbox: Sandbox, mode: &str) -> Result<Sandbox> {
+        let name = sandbox.metadata.name.as_deref().unwrap_or_default();
+        let patch = [
+            // The Sandbox that was checked, and no other of its name.
+            json!({"op": "test", "path": "/metadata/uid", "value": sandbox.metadata.uid}),
+            json!({"op": "add", "path": "/spec/operatingMode", "value": mode}),
+        ];
+        match json_patch::<Sandbox>(&self.claims.cluster, name, &patch).await {
+            Ok(sandbox) => Ok(sandbox),
+            Err(error) if is_test_failure(&error) => Err(Error::SandboxNotFound(name.to_owned())),
+            Err(error) => Err(Error::api("suspend or resume the Sandbox")(error)),
+        }
+    }
+}
+
+/// Waits until a Sandbox's pod is gone.
+struct Suspended;
+
+impl Judge<Sandbox> for Suspended {
+    type Failure = std::convert::Infallible;
+
+    fn judge(&self, sandbox: &Sandbox) -> Verdict<Self::Failure> {
+        match sandbox.condition("Suspended") {
+            Some(suspended) if suspended.status == "True" => Verdict::Ready,
+            Some(suspended) => Verdict::Waiting(suspended.reason.clone()),
+            None => Verdict::Waiting("the controller hasn't answered".into()),
+        }
+    }
+}

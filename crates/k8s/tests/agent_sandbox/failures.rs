@@ -1,0 +1,111 @@
+//! What is missing or broken: each its own error with the next step, and nothing left behind.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use podbay_client::provider::{Provider, Wanted};
+use podbay_k8s::Error;
+use podbay_k8s::agent_sandbox::{Config, Features};
+use serde_json::json;
+
+use crate::place::{ALL, Place, template, wanted};
+
+fn cause(error: &podbay_client::Error) -> Option<&Error> {
+    match error {
+        podbay_client::Error::Provider(source) => source.downcast_ref(),
+        _ => None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_templates_and_pools_are_named() -> Result<()> {
+    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
+    let start = Instant::now();
+    let error = place.provider(template("nope"))?.get_or_create(&Wanted::default()).await.unwrap_err();
+    ensure!(matches!(cause(&error), Some(Error::TemplateNotFound { template, .. }) if template == "nope"), "{error}");
+    let config = Config { warm_pool_name: Some("no-pool".into()), ..template("nope") };
+    let error = place.provider(config)?.get_or_create(&Wanted::default()).await.unwrap_err();
+    ensure!(matches!(cause(&error), Some(Error::WarmPoolNotFound { pool, .. }) if pool == "no-pool"), "{error}");
+    // The pool exists, and its template doesn't.
+    place.pool("empty", "gone", 0).await?;
+    let config = Config { warm_pool_name: Some("empty".into()), template_name: None, ..template("x") };
+    let error = place.provider(config)?.get_or_create(&Wanted::default()).await.unwrap_err();
+    ensure!(matches!(cause(&error), Some(Error::TemplateNotFound { template, .. }) if template == "gone"), "{error}");
+    ensure!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    place.only_pools_are_left(0).await
+}
+
+/// Without the right to create pools, the error has what somebody else has to apply.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_that_may_not_create_pools_is_told_what_to_apply() -> Result<()> {
+    let Some(place) = Place::new(Features { creates_pools: false, ..ALL }).await? else { return Ok(()) };
+    place.template("lonely", rig::DEBIAN, json!({})).await?;
+    let error = place.provider(template("lonely"))?.get_or_create(&Wanted::default()).await.unwrap_err();
+    let Some(Error::NoPoolForTemplate { yaml, .. }) = cause(&error) else { anyhow::bail!("{error}") };
+    place.cluster.apply(&yaml.replace("metadata: {", &format!("metadata: {{namespace: {}, ", place.namespace.name())))?;
+    let provider = place.provider(template("lonely"))?;
+    let made = provider.get_or_create(&Wanted::default()).await.context("after applying what the error says")?;
+    ensure!(provider.delete(&made.id).await?);
+    Ok(())
+}
+
+/// The claim itself only says that it isn't ready.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_cannot_start_fails_with_its_reason() -> Result<()> {
+    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
+    place.template("broken", "localhost/no-such-image:1", json!({})).await?;
+    let start = Instant::now();
+    let error = place.provider(template("broken"))?.get_or_create(&wanted("pb-broken")).await.unwrap_err();
+    ensure!(matches!(cause(&error), Some(Error::Startup { .. })), "{error}");
+    ensure!(error.to_string().contains("ErrImageNeverPull"), "{error}");
+    ensure!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    place.only_pools_are_left(0).await
+}
+
+/// A caller that gives up leaves no sandbox that nobody knows.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_that_nobody_waits_for_is_removed() -> Result<()> {
+    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
+    place.template("debian", rig::DEBIAN, json!({})).await?;
+    place.pool("debian", "debian", 0).await?;
+    let provider = place.provider(template("debian"))?;
+    for millis in [5, 50, 200, 500] {
+        let nothing = Wanted::default();
+        let creating = provider.get_or_create(&nothing);
+        drop(tokio::time::timeout(Duration::from_millis(millis), creating).await);
+    }
+    // The last removal happens two seconds later.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    place.only_pools_are_left(0).await
+}
+
+/// An evicted pod is replaced by the controller, with an empty one. What was open says so, and the next caller gets the new one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_is_lost_is_reported_and_its_successor_is_found() -> Result<()> {
+    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
+    place.template("debian", rig::DEBIAN, json!({})).await?;
+    let provider = place.provider(template("debian"))?;
+    let made = provider.get_or_create(&wanted("pb-evicted")).await?;
+    made.sandbox.run("touch mine").await?;
+    place.pods().delete("pb-evicted", &Default::default()).await?;
+    let start = Instant::now();
+    let error = loop {
+        match made.sandbox.run("true").await {
+            Err(error) => break error,
+            Ok(_) => ensure!(start.elapsed() < Duration::from_secs(30), "the pod wasn't deleted"),
+        }
+    };
+    ensure!(error.to_string().contains("pb-evicted") || error.to_string().contains("restarted"), "{error}");
+    let start = Instant::now();
+    let found = loop {
+        match provider.get_or_create(&wanted("pb-evicted")).await {
+            Ok(found) => break found,
+            // Between the old pod's end and the controller's notice of it, the claim still names the old one.
+            Err(error) => ensure!(start.elapsed() < Duration::from_secs(30), "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    };
+    ensure!(!found.created && found.sandbox.run("ls mine 2>/dev/null || echo new").await?.text() == "new\n");
+    ensure!(provider.delete("pb-evicted").await?);
+    place.only_pools_are_left(0).await
+}

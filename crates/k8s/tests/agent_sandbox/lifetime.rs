@@ -1,0 +1,75 @@
+//! Lifetimes: the controller ends what nobody uses, and nothing else.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use podbay_client::provider::{Phase, Provider, Wanted};
+use serde_json::json;
+
+use crate::place::{ALL, Place, eventually, template, wanted};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_idle_ends_and_what_is_busy_stays() -> Result<()> {
+    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
+    place.template("debian", rig::DEBIAN, json!({})).await?;
+    place.pool("debian", "debian", 2).await?;
+    let provider = place.provider(template("debian"))?;
+    let idle_ttl = Some(Duration::from_secs(8));
+    let idle = provider.get_or_create(&Wanted { idle_ttl, ..wanted("pb-idle") }).await?;
+    let busy = provider.get_or_create(&Wanted { idle_ttl, ..wanted("pb-busy") }).await?;
+    let command = busy.sandbox.run("sleep 24; echo survived");
+    let ended = eventually("the idle sandbox is gone", || async {
+        Ok(provider.list(&Default::default()).await?.sandboxes.iter().all(|one| one.id != "pb-idle"))
+    });
+    let (output, ended) = tokio::join!(command, ended);
+    ended?;
+    ensure!(output?.text() == "survived\n");
+    ensure!(matches!(provider.reconnect("pb-idle").await, Err(podbay_client::Error::SandboxNotFound(_))));
+    drop(idle);
+    // A whole lifetime ends whatever happens.
+    let ttl = Some(Duration::from_secs(4));
+    let short = provider.get_or_create(&Wanted { ttl, ..wanted("pb-short") }).await?;
+    let error = short.sandbox.run("sleep 60").await;
+    ensure!(error.is_err() || !error?.success());
+    drop(busy);
+    place.only_pools_are_left(2).await
+}
+
+/// A name whose sandbox is about to end, or has just ended, gives a new one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_that_has_ended_makes_room_for_its_successor() -> Result<()> {
+    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
+    place.template("debian", rig::DEBIAN, json!({})).await?;
+    place.pool("debian", "debian", 1).await?;
+    let provider = place.provider(template("debian"))?;
+    let ttl = Some(Duration::from_secs(3));
+    let first = provider.get_or_create(&Wanted { ttl, ..wanted("pb-thread") }).await?;
+    let before = first.sandbox.hello().await?.instance;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    eventually("another sandbox answers", || async {
+        let next = provider.get_or_create(&Wanted { ttl: Some(Duration::from_secs(600)), ..wanted("pb-thread") }).await?;
+        Ok(next.sandbox.hello().await.is_ok_and(|welcome| welcome.instance != before))
+    })
+    .await?;
+    ensure!(provider.delete("pb-thread").await?);
+    Ok(())
+}
+
+/// The reaper removes what nobody has used for long, after asking podbayd, and nothing that is in use.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_reaper_removes_idle_sandboxes_and_leaves_busy_ones() -> Result<()> {
+    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
+    place.template("debian", rig::DEBIAN, json!({})).await?;
+    place.pool("debian", "debian", 2).await?;
+    let provider = place.provider(template("debian"))?;
+    provider.get_or_create(&wanted("pb-idle")).await?.sandbox.run("true").await?;
+    let busy = provider.get_or_create(&wanted("pb-busy")).await?;
+    let command = busy.sandbox.start("sleep 60").await?;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let cleaned = provider.cleanup(Some(Duration::from_secs(2))).await?;
+    ensure!(cleaned.deleted == ["pb-idle"] && cleaned.kept == 1 && cleaned.failed.is_empty(), "{cleaned:?}");
+    ensure!(provider.list(&Default::default()).await?.sandboxes[0].phase == Phase::Running);
+    busy.sandbox.kill(&command.id).await?;
+    ensure!(provider.delete("pb-busy").await?);
+    Ok(())
+}
