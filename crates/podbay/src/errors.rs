@@ -68,7 +68,8 @@ const WARM_POOL_NOT_FOUND: ErrorName = lifecycle(
 );
 const CONTROLLER_MISSING: ErrorName =
     lifecycle("controller_missing", "ControllerMissing", "The cluster doesn't have the agent-sandbox CRDs.");
-const SUSPENDED: ErrorName = lifecycle("suspended", "SandboxSuspended", "The sandbox is suspended and has to be resumed.");
+const SUSPENDED: ErrorName =
+    lifecycle("suspended", "SandboxSuspended", "The sandbox is suspended and has to be resumed.");
 const PROVIDER: ErrorName = lifecycle("failed", "ProviderError", "A sandbox can't be created, found or deleted.");
 
 /// Failures beside those that a sandbox answers with.

@@ -65,7 +65,10 @@ impl AgentSandbox {
         }
         let pod = pod.ok_or_else(|| self.gone(claim, "it was deleted"))?;
         if !is_controlled_by(pod.metadata.owner_references.as_ref(), sandbox.metadata.uid.as_ref()) {
-            return Err(Error::NotOurs(format!("the pod {} belongs to another Sandbox than {name}: it", sandbox.pod())));
+            return Err(Error::NotOurs(format!(
+                "the pod {} belongs to another Sandbox than {name}: it",
+                sandbox.pod()
+            )));
         }
         Ok(Binding { sandbox, pod })
     }

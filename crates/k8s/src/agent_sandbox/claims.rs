@@ -287,7 +287,9 @@ fn annotation<'a>(claim: &'a SandboxClaim, key: &str) -> Option<&'a str> {
 /// What a refused request means. An API server that has never heard of a kind answers 404 without naming an object.
 pub(super) fn refused(what: &'static str) -> impl Fn(kube::Error) -> Error {
     move |error| match &error {
-        kube::Error::Api(status) if status.code == 404 && status.details.as_ref().is_none_or(|it| it.name.is_empty()) => {
+        kube::Error::Api(status)
+            if status.code == 404 && status.details.as_ref().is_none_or(|it| it.name.is_empty()) =>
+        {
             Error::CrdsMissing(status.message.trim().to_owned())
         }
         _ => Error::api(what)(error),

@@ -9,6 +9,7 @@ use podbay_client::Sandbox;
 use podbay_client::provider::{Cleaned, Phase};
 
 use super::AgentSandbox;
+use super::readiness::is_end_of_pod;
 use super::resources::SandboxClaim;
 use crate::api::list::list_all;
 use crate::cleanup::{RUN, Reaped, Run};
@@ -42,8 +43,14 @@ impl Reaped for AgentSandbox {
         }
     }
 
-    fn phase(&self, claim: &SandboxClaim, _: Option<&Pod>, now: Timestamp) -> Phase {
-        self.phase_of(claim, now)
+    fn phase(&self, claim: &SandboxClaim, pod: Option<&Pod>, now: Timestamp) -> Phase {
+        let ended = claim.condition("Ready").is_some_and(|ready| is_end_of_pod(&ready.reason));
+        // A pod that is being deleted has a successor soon.
+        let stays = pod.is_some_and(|pod| pod.metadata.deletion_timestamp.is_none());
+        match self.phase_of(claim, now) {
+            Phase::Terminated if ended && !stays && claim.metadata.deletion_timestamp.is_none() => Phase::Pending,
+            phase => phase,
+        }
     }
 
     fn is_starting(&self, claim: &SandboxClaim, _: Option<&Pod>, now: Timestamp) -> bool {
@@ -67,9 +74,16 @@ impl AgentSandbox {
     pub(super) async fn clean(&self, max_idle: Option<Duration>) -> Result<Cleaned> {
         let run = Run::new(self, max_idle, RUN);
         let claims = list_all(&self.claims.api, &names::ours(), "list the sandboxes' claims").await?;
-        // Pods are looked at before anything is deleted, and only those of claims that look idle matter.
-        let all = claims.into_iter().map(|claim| (claim, None)).collect();
         let mut cleaned = Cleaned::default();
+        let mut all = Vec::new();
+        for claim in claims {
+            // Most claims say themselves whether they are over; a pod that matters is looked at before anything is deleted.
+            let ended = claim.condition("Ready").is_some_and(|ready| is_end_of_pod(&ready.reason));
+            match if ended { self.pod(&claim).await } else { Ok(None) } {
+                Ok(pod) => all.push((claim, pod)),
+                Err(error) => cleaned.failed.push((claim.id().to_owned(), error.to_string())),
+            }
+        }
         run.sandboxes(all, &mut cleaned).await?;
         cleaned.deleted.sort();
         Ok(cleaned)

@@ -91,7 +91,8 @@ impl Default for Config {
 impl Config {
     /// Checks what can be checked without the cluster.
     pub(super) fn check(&self) -> Result<()> {
-        let names = [("warm pool", &self.warm_pool_name), ("template", &self.template_name), ("container", &self.container)];
+        let names =
+            [("warm pool", &self.warm_pool_name), ("template", &self.template_name), ("container", &self.container)];
         for (what, name) in names {
             if let Some(name) = name {
                 names::check_label(what, name)?;

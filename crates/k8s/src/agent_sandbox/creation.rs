@@ -7,12 +7,13 @@ use podbay_client::provider::{Provided, Wanted};
 use super::AgentSandbox;
 use super::binding::launch;
 use super::claims::{ClaimRequest, Creation, is_ours, not_ours};
-use super::readiness::{ClaimReadiness, Waited};
+use super::readiness::{ClaimReadiness, Waited, is_end_of_pod};
 use super::resources::SandboxClaim;
 use crate::api::follow::{Judge, Verdict, follow};
 use crate::error::{Error, Result};
 use crate::lifetime::LifetimeLimits;
 use crate::names::{self, IDLE_TTL, Metadata, TTL};
+use crate::pod::health::ending;
 use crate::sandbox_object::{Deletion, SandboxObject, SandboxObjects, same};
 
 /// How often a sandbox is looked at again that others delete.
@@ -107,7 +108,7 @@ impl AgentSandbox {
             Creation::Created(claim) => *claim,
             Creation::Exists => return self.find_existing(&request.name).await,
         };
-        let readiness = ClaimReadiness { pool_is_new: pool.is_new, resuming: false };
+        let readiness = ClaimReadiness { pool_is_new: pool.is_new, ..ClaimReadiness::default() };
         let started = match self.until_ready(claim.clone(), readiness).await {
             Ok(Waited::Ready(ready)) => self.start(&ready).await.map(Some),
             Ok(Waited::Deleted | Waited::Suspended) => Ok(None),
@@ -151,10 +152,9 @@ impl AgentSandbox {
             }
             claim => claim?,
         };
-        let mut resuming = false;
-        let mut claim = claim;
+        let (mut claim, mut resuming, mut replacing) = (claim, false, false);
         loop {
-            let readiness = ClaimReadiness { pool_is_new: false, resuming };
+            let readiness = ClaimReadiness { pool_is_new: false, resuming, replacing };
             match self.until_ready(claim.clone(), readiness).await {
                 Ok(Waited::Ready(ready)) => return self.attached(&ready, false).await,
                 Ok(Waited::Deleted) => return Err(Error::SandboxNotFound(name.to_owned())),
@@ -163,14 +163,29 @@ impl AgentSandbox {
                     resuming = true;
                 }
                 Ok(Waited::Suspended) => return Err(Error::Suspended(name.to_owned())),
-                // Its lifetime is over, or its pod is. The controller deletes the former by itself.
-                Err(Error::ClaimFailed { reason, .. }) if is_ours(&claim) && is_over(&reason) => {
+                Err(Error::ClaimFailed { reason, .. }) if is_ours(&claim) && is_over(&reason) && !replacing => {
+                    // The pod of a claim that was just deleted, suspended or evicted ends too, and then gets a successor.
+                    if is_end_of_pod(&reason) && !self.has_ended_pod(&claim).await? {
+                        replacing = true;
+                        continue;
+                    }
                     self.claims.delete(name, same(&claim)).await?;
                     return Err(Error::SandboxNotFound(name.to_owned()));
                 }
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Whether a claim's pod has ended and stays as it is. One that is being deleted gets a successor.
+    pub(super) async fn has_ended_pod(&self, claim: &SandboxClaim) -> Result<bool> {
+        let pod = match self.binding(claim).await {
+            Ok(binding) => binding.pod,
+            Err(Error::PodGone { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let container = self.container(&pod).unwrap_or_default();
+        Ok(pod.metadata.deletion_timestamp.is_none() && ending(&pod, &container).is_some())
     }
 
     /// The sandbox of a claim that is ready.
@@ -210,7 +225,7 @@ impl AgentSandbox {
 
 /// Whether a claim can't be used any more, and never will be.
 pub(super) fn is_over(reason: &str) -> bool {
-    ["ClaimExpired", "SandboxExpired", "PodFailed", "PodSucceeded"].contains(&reason)
+    ["ClaimExpired", "SandboxExpired"].contains(&reason) || is_end_of_pod(reason)
 }
 
 /// Waits for a claim's end, whatever it is until then.

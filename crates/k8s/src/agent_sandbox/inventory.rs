@@ -55,9 +55,9 @@ impl AgentSandbox {
         }
         let finished = claim.condition("Finished").is_some_and(|finished| finished.status == "True");
         match claim.condition("Ready") {
-            _ if finished => Phase::Terminated,
             Some(ready) if ready.status == "True" => Phase::Running,
             Some(ready) if ready.reason == "SandboxSuspended" => Phase::Suspended,
+            _ if finished => Phase::Terminated,
             Some(ready) if is_over(&ready.reason) => Phase::Terminated,
             // Its creator was killed, and nobody has got it since.
             _ if !was_ready(claim) && !self.is_young(claim, now) => Phase::Terminated,

@@ -124,9 +124,9 @@ impl AgentSandbox {
 
 /// The pool for a template: of several the one named like it, else the largest, else the first by name.
 fn choose(pools: &[SandboxWarmPool], template: &str) -> Option<String> {
-    let fitting = pools.iter().filter(|pool| {
-        pool.spec.sandbox_template_ref.name == template && pool.metadata.deletion_timestamp.is_none()
-    });
+    let fitting = pools
+        .iter()
+        .filter(|pool| pool.spec.sandbox_template_ref.name == template && pool.metadata.deletion_timestamp.is_none());
     let best = fitting.min_by_key(|pool| {
         let name = pool.metadata.name.as_deref().unwrap_or_default();
         (name != template, std::cmp::Reverse(pool.spec.replicas), name.to_owned())

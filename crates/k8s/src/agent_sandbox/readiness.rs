@@ -49,11 +49,14 @@ pub(super) enum ClaimFailure {
 }
 
 /// Decides whether a claim is ready.
+#[derive(Default)]
 pub(super) struct ClaimReadiness {
     /// Whether this call created the pool, so that the controller may not know it yet.
     pub(super) pool_is_new: bool,
     /// Whether this call has just resumed the sandbox, so that the claim may still say that it is suspended.
     pub(super) resuming: bool,
+    /// Whether the claim's pod is about to be replaced, so that the claim may still say that it has ended.
+    pub(super) replacing: bool,
 }
 
 impl Judge<SandboxClaim> for ClaimReadiness {
@@ -76,6 +79,7 @@ impl Judge<SandboxClaim> for ClaimReadiness {
             "TemplateNotFound" => Verdict::Failed(ClaimFailure::NoTemplate(ready.message.clone())),
             "SandboxSuspended" if !self.resuming => Verdict::Failed(ClaimFailure::Suspended),
             "ReconcilerError" => Verdict::Doubtful(state()),
+            reason if self.replacing && is_end_of_pod(reason) => Verdict::Doubtful(state()),
             reason if FINAL.contains(&reason) => Verdict::Failed(ClaimFailure::Refused {
                 reason: reason.to_owned(),
                 message: ready.message.trim().to_owned(),
@@ -87,6 +91,12 @@ impl Judge<SandboxClaim> for ClaimReadiness {
     fn patience(&self) -> Duration {
         PATIENCE
     }
+}
+
+/// Whether a claim isn't ready because its pod has ended. The controller replaces pods that are deleted, and they end before
+/// that.
+pub(super) fn is_end_of_pod(reason: &str) -> bool {
+    ["PodFailed", "PodSucceeded"].contains(&reason)
 }
 
 /// How waiting for a claim ended.
@@ -191,12 +201,15 @@ mod tests {
         readiness.judge(&serde_json::from_value(claim).unwrap())
     }
 
-    const USUAL: ClaimReadiness = ClaimReadiness { pool_is_new: false, resuming: false };
+    const USUAL: ClaimReadiness = ClaimReadiness { pool_is_new: false, resuming: false, replacing: false };
 
     #[test]
     fn what_waiting_does_not_mend_fails_at_once() {
         for reason in FINAL {
-            assert!(matches!(judged(reason, "False", USUAL), Verdict::Failed(ClaimFailure::Refused { .. })), "{reason}");
+            assert!(
+                matches!(judged(reason, "False", USUAL), Verdict::Failed(ClaimFailure::Refused { .. })),
+                "{reason}"
+            );
         }
         assert_eq!(judged("WarmPoolNotFound", "False", USUAL), Verdict::Failed(ClaimFailure::NoPool));
         assert!(matches!(judged("TemplateNotFound", "False", USUAL), Verdict::Failed(ClaimFailure::NoTemplate(_))));
@@ -214,5 +227,7 @@ mod tests {
         let resuming = ClaimReadiness { resuming: true, ..USUAL };
         assert!(matches!(judged("SandboxSuspended", "False", resuming), Verdict::Waiting(_)));
         assert_eq!(judged("SandboxSuspended", "False", USUAL), Verdict::Failed(ClaimFailure::Suspended));
+        let replacing = ClaimReadiness { replacing: true, ..USUAL };
+        assert!(matches!(judged("PodSucceeded", "False", replacing), Verdict::Doubtful(_)));
     }
 }

@@ -30,10 +30,19 @@ impl AgentSandbox {
         self.claims.set_shutdown_time(name, end_while_suspended(&claim)).await?;
         let sandbox = self.set_mode(sandbox, "Suspended").await?;
         let mut state = String::new();
-        match tokio::time::timeout(ENDING, follow(self.sandboxes(), sandbox, &Suspended, &mut state)).await {
-            Ok(Ok(Outcome::Ready(_))) => Ok(()),
-            Ok(Ok(_)) => Err(Error::SandboxNotFound(name.to_owned())),
-            Ok(Err(error)) => Err(Error::api("watch the Sandbox")(error)),
+        let until_suspended = async {
+            let sandbox = follow(self.sandboxes(), sandbox, &Suspended, &mut state).await;
+            let sandbox = sandbox.map_err(Error::api("watch the Sandbox"))?;
+            // Lists show what the claim says.
+            let told = follow(self.claims.api.clone(), self.claims.find(name).await?, &Suspended, &mut state).await;
+            let told = told.map_err(Error::api("watch the sandbox's claim"))?;
+            match (sandbox, told) {
+                (Outcome::Ready(_), Outcome::Ready(_)) => Ok(()),
+                _ => Err(Error::SandboxNotFound(name.to_owned())),
+            }
+        };
+        match tokio::time::timeout(ENDING, until_suspended).await {
+            Ok(suspended) => suspended,
             Err(_) => Err(Error::ClaimTimeout {
                 claim: format!("{}/{name}", self.claims.cluster.namespace),
                 seconds: ENDING.as_secs(),
@@ -47,7 +56,10 @@ impl AgentSandbox {
         let name = names::of_id(id, self.claims.cluster.namespace())?;
         let claim = self.claims.find(name).await?;
         let claim = self.set_running(&claim).await?;
-        match self.until_ready(claim, ClaimReadiness { pool_is_new: false, resuming: true }).await? {
+        match self
+            .until_ready(claim, ClaimReadiness { resuming: true, replacing: true, ..ClaimReadiness::default() })
+            .await?
+        {
             Waited::Ready(_) => Ok(()),
             Waited::Suspended | Waited::Deleted => Err(Error::SandboxNotFound(name.to_owned())),
         }
@@ -79,8 +91,19 @@ impl AgentSandbox {
     }
 }
 
-/// Waits until a Sandbox's pod is gone.
+/// Waits until a Sandbox's pod is gone, and until its claim says so.
 struct Suspended;
+
+impl Judge<SandboxClaim> for Suspended {
+    type Failure = std::convert::Infallible;
+
+    fn judge(&self, claim: &SandboxClaim) -> Verdict<Self::Failure> {
+        match claim.condition("Ready") {
+            Some(ready) if ready.reason == "SandboxSuspended" => Verdict::Ready,
+            _ => Verdict::Waiting("the claim isn't told yet".into()),
+        }
+    }
+}
 
 impl Judge<Sandbox> for Suspended {
     type Failure = std::convert::Infallible;

@@ -148,8 +148,7 @@ async fn a_claim_of_another_program_is_used_only_on_request_and_left_alone() -> 
         let message = refused.context("another's claim was used")?.to_string();
         ensure!(message.contains("isn't a sandbox of Podbay's"), "{message}");
     }
-    let provider =
-        place.provider(podbay_k8s::agent_sandbox::Config { foreign_claims: true, ..template("debian") })?;
+    let provider = place.provider(podbay_k8s::agent_sandbox::Config { foreign_claims: true, ..template("debian") })?;
     let found = provider.reconnect("theirs").await?;
     ensure!(!found.created && found.sandbox.run("echo hi").await?.text() == "hi\n");
     ensure!(provider.delete("theirs").await.is_err(), "another's claim was deleted");

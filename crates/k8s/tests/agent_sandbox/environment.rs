@@ -58,11 +58,10 @@ async fn what_a_template_forbids_fails_at_once_and_leaves_nothing() -> Result<()
 async fn the_container_can_be_chosen() -> Result<()> {
     let Some(place) = Place::new(ALL).await? else { return Ok(()) };
     let wait = json!(["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 1000 & wait $!; done"]);
-    let container = |name: &str, image: &str| {
-        json!({"name": name, "image": image, "imagePullPolicy": "Never", "command": wait, "env": [{"name": "WHO", "value": name}]})
-    };
+    let container = |name: &str, image: &str| json!({"name": name, "image": image, "imagePullPolicy": "Never", "command": wait, "env": [{"name": "WHO", "value": name}]});
     let containers = json!([container("sidecar", rig::BUSYBOX), container("main", rig::DEBIAN)]);
-    let pod = json!({"spec": {"terminationGracePeriodSeconds": 1, "containers": containers}, "metadata": {"labels": {}}});
+    let pod =
+        json!({"spec": {"terminationGracePeriodSeconds": 1, "containers": containers}, "metadata": {"labels": {}}});
     place.template("two", rig::DEBIAN, json!({"podTemplate": pod})).await?;
     place.pool("two", "two", 1).await?;
     for (container, expected) in [(None, "sidecar\n"), (Some("main"), "main\n")] {

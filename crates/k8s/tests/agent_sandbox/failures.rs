@@ -42,7 +42,9 @@ async fn an_account_that_may_not_create_pools_is_told_what_to_apply() -> Result<
     place.template("lonely", rig::DEBIAN, json!({})).await?;
     let error = place.provider(template("lonely"))?.get_or_create(&Wanted::default()).await.unwrap_err();
     let Some(Error::NoPoolForTemplate { yaml, .. }) = cause(&error) else { anyhow::bail!("{error}") };
-    place.cluster.apply(&yaml.replace("metadata: {", &format!("metadata: {{namespace: {}, ", place.namespace.name())))?;
+    place
+        .cluster
+        .apply(&yaml.replace("metadata: {", &format!("metadata: {{namespace: {}, ", place.namespace.name())))?;
     let provider = place.provider(template("lonely"))?;
     let made = provider.get_or_create(&Wanted::default()).await.context("after applying what the error says")?;
     ensure!(provider.delete(&made.id).await?);

@@ -47,7 +47,8 @@ async fn a_sandbox_that_has_ended_makes_room_for_its_successor() -> Result<()> {
     let before = first.sandbox.hello().await?.instance;
     tokio::time::sleep(Duration::from_secs(3)).await;
     eventually("another sandbox answers", || async {
-        let next = provider.get_or_create(&Wanted { ttl: Some(Duration::from_secs(600)), ..wanted("pb-thread") }).await?;
+        let next =
+            provider.get_or_create(&Wanted { ttl: Some(Duration::from_secs(600)), ..wanted("pb-thread") }).await?;
         Ok(next.sandbox.hello().await.is_ok_and(|welcome| welcome.instance != before))
     })
     .await?;

@@ -59,7 +59,8 @@ impl Place {
             "name": "main", "image": image, "imagePullPolicy": "Never",
             "command": ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 1000 & wait $!; done"],
         });
-        let mut spec = json!({"podTemplate": {"spec": {"terminationGracePeriodSeconds": 1, "containers": [container]}}});
+        let mut spec =
+            json!({"podTemplate": {"spec": {"terminationGracePeriodSeconds": 1, "containers": [container]}}});
         for (key, value) in more.as_object().into_iter().flatten() {
             spec[key] = value.clone();
         }

@@ -53,7 +53,8 @@ async fn a_suspended_sandbox_keeps_its_whole_lifetime() -> Result<()> {
     let Some(place) = Place::new(ALL).await? else { return Ok(()) };
     place.template("debian", rig::DEBIAN, json!({})).await?;
     let provider = place.provider(template("debian"))?;
-    let limits = Wanted { ttl: Some(Duration::from_secs(600)), idle_ttl: Some(Duration::from_secs(60)), ..wanted("pb-x") };
+    let limits =
+        Wanted { ttl: Some(Duration::from_secs(600)), idle_ttl: Some(Duration::from_secs(60)), ..wanted("pb-x") };
     provider.get_or_create(&limits).await?;
     provider.suspend("pb-x").await?;
     let listed = provider.list(&Default::default()).await?.sandboxes;

@@ -223,7 +223,8 @@ mod tests {
         for (section, config) in configs {
             let mut fields: Vec<String> = config.as_object().unwrap().keys().cloned().collect();
             fields.retain(|field| !SHARED_WITH_CLUSTER.iter().any(|(_, shared)| shared == field));
-            let mut settings: Vec<_> = SETTINGS.iter().filter_map(|setting| setting.key.strip_prefix(section)).collect();
+            let mut settings: Vec<_> =
+                SETTINGS.iter().filter_map(|setting| setting.key.strip_prefix(section)).collect();
             fields.sort_unstable();
             settings.sort_unstable();
             assert_eq!(settings, fields, "{section}");
