@@ -142,7 +142,7 @@ class SandboxRestarted(PodbayError):
 
 
 class DeadlineExceeded(PodbayError, TimeoutError):
-    """A command should have timed out long ago, but the sandbox doesn't answer: the command may still be running."""
+    """The sandbox is connected but doesn't answer in time: an operation may or may not have taken effect, a command may still be running."""
 
     code = "deadline_exceeded"
 

@@ -1,8 +1,10 @@
 //! One HTTP/2 connection to podbayd.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{Request, header::HeaderValue};
 use hyper::body::Incoming as HttpBody;
 use hyper::client::conn::http2::{self, SendRequest};
@@ -12,6 +14,7 @@ use podbay_proto::message::{MAX_ANSWER, decode_head, encode_request};
 use podbay_proto::session::{BULK, REQUEST_ID, TOKEN, Welcome};
 use podbay_proto::{Operation, VERSION};
 use tokio::io::AsyncWriteExt;
+use tokio::time::{Instant, timeout};
 
 use crate::channel::Channel;
 use crate::error::Error;
@@ -19,6 +22,14 @@ use crate::guard::Permit;
 
 /// The most bytes of a payload that is collected when its operation doesn't say how many it will be.
 const MAX_COLLECTED: usize = 64 << 20;
+
+/// How long the head of an answer may take once the answer has begun. Of a large directory it has megabytes.
+const HEAD: Duration = Duration::from_secs(300);
+
+/// How long a caller waits in all for a payload, and how many bytes buy another second: the slowest network that is waited for.
+/// A trickle would otherwise go on for ever.
+const SILENCE: Duration = Duration::from_secs(60);
+const SLOWEST: u64 = 1 << 10;
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,15 +138,21 @@ impl Connection {
         if let Some(token) = &self.token {
             http = http.header(TOKEN, token);
         }
-        let http = http.body(MessageBody::new(head, payload)).map_err(|error| {
+        let taken = Arc::new(AtomicU64::new(0));
+        let http = http.body(MessageBody::new(head, payload).counted(taken.clone())).map_err(|error| {
             Failure::Final(Error::BadAnswer { what: O::NAME, reason: format!("the request can't be made: {error}") })
         })?;
-        let response =
-            self.sender.clone().send_request(http).await.map_err(|error| Failure::Broken(describe(&error)))?;
+        let mut sender = self.sender.clone();
+        let response = sender.send_request(http);
+        let response = match permit.answer_within() {
+            Some(within) => while_taken(O::NAME, within, &taken, response).await?,
+            None => response.await,
+        };
+        let response = response.map_err(|error| Failure::Broken(describe(&error)))?;
         let status = response.status();
         // A body that ends early is a connection that broke, or a podbayd that did; asking again tells.
-        let body =
-            Incoming::read(response.into_body(), MAX_ANSWER).await.map_err(|error| Failure::Broken(error.message))?;
+        let body = timeout(HEAD, Incoming::read(response.into_body(), MAX_ANSWER));
+        let body = body.await.map_err(|_| silent(O::NAME, HEAD))?.map_err(|error| Failure::Broken(error.message))?;
         let bad = |error: podbay_proto::Error| Error::BadAnswer { what: O::NAME, reason: error.message };
         if !status.is_success() {
             let error = decode_head::<podbay_proto::Error>(&body.head).map_err(|error| Failure::Final(bad(error)))?;
@@ -152,14 +169,74 @@ impl Connection {
 impl<T> Answer<T> {
     /// The head and the whole payload, which may have at most `most` bytes.
     pub(crate) async fn collect(mut self, most: Option<usize>) -> Result<(T, Bytes), Failure> {
-        match self.payload.collect(most.unwrap_or(MAX_COLLECTED)).await {
-            Ok(payload) => Ok((self.head, payload)),
-            Err(error) if error.code == podbay_proto::ErrorCode::TooLarge => {
-                Err(Failure::Final(Error::BadAnswer { what: "a request", reason: error.message }))
+        let most = most.unwrap_or(MAX_COLLECTED);
+        let mut pace = Pace::default();
+        let mut all = Bytes::new();
+        let mut more = BytesMut::new();
+        while let Some(piece) = pace.next(&mut self.payload).await? {
+            if all.len() + more.len() + piece.len() > most {
+                let reason = format!("the message's payload has more than {most} bytes, the most for this operation");
+                return Err(Failure::Final(Error::BadAnswer { what: "a request", reason }));
             }
-            Err(error) => Err(Failure::Broken(error.message)),
+            // Most answers have one piece, which isn't copied.
+            match all.is_empty() && more.is_empty() {
+                true => all = piece,
+                false => {
+                    more.extend_from_slice(&std::mem::take(&mut all));
+                    more.extend_from_slice(&piece);
+                }
+            }
+        }
+        Ok((self.head, if more.is_empty() { all } else { more.freeze() }))
+    }
+}
+
+/// How long was waited for the pieces of a payload. What the caller does between two of them takes no time.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    waited: Duration,
+    bytes: u64,
+}
+
+impl Pace {
+    /// The next piece of a payload.
+    ///
+    /// # Errors
+    /// When the connection breaks, or the payload comes slower than any network.
+    pub(crate) async fn next(&mut self, payload: &mut Incoming<HttpBody>) -> Result<Option<Bytes>, Failure> {
+        let allowed = SILENCE.saturating_add(Duration::from_secs(self.bytes / SLOWEST));
+        let begun = Instant::now();
+        let piece = timeout(allowed.saturating_sub(self.waited), payload.next()).await;
+        self.waited += begun.elapsed();
+        let piece = piece.map_err(|_| silent("the rest of an answer", self.waited))?;
+        let piece = piece.map_err(|error| Failure::Broken(error.message))?;
+        self.bytes += piece.as_ref().map_or(0, Bytes::len) as u64;
+        Ok(piece)
+    }
+}
+
+/// Waits for an answer. The time begins anew while the other side still takes the request.
+async fn while_taken<T>(
+    what: &'static str,
+    within: Duration,
+    taken: &AtomicU64,
+    answer: impl Future<Output = T>,
+) -> Result<T, Failure> {
+    tokio::pin!(answer);
+    let mut before = taken.load(Ordering::Relaxed);
+    loop {
+        if let Ok(answer) = timeout(within, &mut answer).await {
+            return Ok(answer);
+        }
+        let now = taken.load(Ordering::Relaxed);
+        if std::mem::replace(&mut before, now) == now {
+            return Err(silent(what, within));
         }
     }
+}
+
+fn silent(what: &'static str, time: Duration) -> Failure {
+    Failure::Final(Error::NoAnswer { what, seconds: time.as_secs() })
 }
 
 /// A channel that knows that trying again can't help says so by an error of ours.

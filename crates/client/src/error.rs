@@ -40,6 +40,17 @@ pub enum Error {
         seconds: u64,
     },
 
+    /// The connection is open, but the sandbox doesn't answer, or has stopped in the middle of an answer.
+    #[error(
+        "the sandbox hasn't answered ({what}) for {seconds} s, although it is connected; what it was asked to do may have happened or not: check, and try again, or delete the sandbox"
+    )]
+    NoAnswer {
+        /// The operation.
+        what: &'static str,
+        /// How long it was waited for.
+        seconds: u64,
+    },
+
     /// The two sides speak different versions of the protocol.
     #[error("{0}")]
     VersionMismatch(String),

@@ -223,8 +223,11 @@ impl Sandbox {
 
     /// Streams the events of a command that was started before, from an offset in its output on.
     ///
+    /// The caller doesn't know the command's time-out, so the events have no deadline: [`Exec::next`] waits as long as the
+    /// connection lives and the command says nothing. Callers who don't trust the sandbox to end set one of their own.
+    ///
     /// # Errors
-    /// `exec_not_found`.
+    /// `exec_not_found`; [`Error::NoAnswer`] when the sandbox doesn't even say whether it knows the command.
     pub async fn attach(&self, id: &ExecId, offset: u64) -> Result<Exec> {
         Exec::open(self.session.clone(), id.clone(), None, offset).await
     }

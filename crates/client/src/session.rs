@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use podbay_proto::Operation;
 use podbay_proto::exec::Command;
-use podbay_proto::session::Welcome;
+use podbay_proto::session::{Hello, Welcome};
 use tokio::sync::Mutex;
 
 use crate::channel::Channel;
@@ -36,6 +36,8 @@ struct Connections {
     channel: Box<dyn Channel>,
     shared: Mutex<Option<Connection>>,
     bulk: Mutex<Option<Connection>>,
+    /// When a podbayd was connected to last and didn't say who it is.
+    silent: std::sync::Mutex<Option<Instant>>,
     /// Another podbayd answered than the time before, and nobody was told yet.
     restarted: AtomicBool,
 }
@@ -56,6 +58,7 @@ impl Session {
             channel,
             shared: Mutex::default(),
             bulk: Mutex::default(),
+            silent: std::sync::Mutex::default(),
             restarted: AtomicBool::default(),
         }))
     }
@@ -105,12 +108,22 @@ impl Session {
             Purpose::Shared => &self.connections.shared,
             Purpose::Bulk => &self.connections.bulk,
         };
+        let asked = Instant::now();
+        let silent = || self.connections.silent.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         // Whoever finds it broken opens it while the others wait for the same one.
         let mut place = place.lock().await;
         match place.as_ref() {
             Some(connection) if !connection.is_closed() => Ok(connection.clone()),
+            // What others found while this one waited for them isn't tried again: a hundred callers would wait one after another.
+            _ if silent().is_some_and(|when| when >= asked) => {
+                Err(Failure::Final(Error::NoAnswer { what: Hello::NAME, seconds: asked.elapsed().as_secs() }))
+            }
             before => {
-                let connection = Connection::open(&*self.connections.channel, purpose).await?;
+                let opened = Connection::open(&*self.connections.channel, purpose).await;
+                if let Err(Failure::Final(Error::NoAnswer { .. })) = &opened {
+                    *silent() = Some(Instant::now());
+                }
+                let connection = opened?;
                 if before.is_some_and(|before| before.welcome.instance != connection.welcome.instance) {
                     self.connections.restarted.store(true, Ordering::Relaxed);
                 }

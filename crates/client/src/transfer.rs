@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::Sandbox;
-use crate::connection::{Answer, Failure, Purpose};
+use crate::connection::{Answer, Failure, Pace, Purpose};
 use crate::error::{Error, Result};
 use crate::file_operations::shrunk;
 use crate::guard::{Content, Effect, Permit};
@@ -268,8 +268,9 @@ async fn receive(
         io::Result::Ok(file)
     });
     let mut failure = None;
+    let mut pace = Pace::default();
     loop {
-        match answer.payload.next().await {
+        match pace.next(&mut answer.payload).await {
             Ok(Some(piece)) => {
                 // More than was announced is nothing that podbayd would send.
                 let room = usize::try_from(length - *received).unwrap_or(usize::MAX);
@@ -286,7 +287,7 @@ async fn receive(
             }
             Ok(None) => break,
             Err(error) => {
-                failure = Some(Failure::Broken(error.message));
+                failure = Some(error);
                 break;
             }
         }

@@ -88,10 +88,11 @@ pub(crate) fn apply(jail: &Jail) -> Result<(), FailedStep> {
     if let Some(processes) = jail.limits.processes {
         let others = match jail.isolation {
             Isolation::Namespaces => 0,
-            // The kernel counts all of this user's threads. Those that run now aren't the jail's.
+            // The kernel counts all of this user's threads. Those that run now aren't the jail's. As they end, the jail can
+            // take their place: without namespaces or a cgroup the kernel knows nothing that would hold it to its own.
             Isolation::Landlock => threads_of_this_user().step(|| "count this user's threads".into())?,
         };
-        set(Resource::Nproc, processes + others)?;
+        set(Resource::Nproc, processes.saturating_add(others))?;
     }
     if let Some(descriptors) = jail.limits.descriptors {
         set(Resource::Nofile, descriptors)?;
@@ -104,17 +105,28 @@ pub(crate) fn apply(jail: &Jail) -> Result<(), FailedStep> {
     set(Resource::Rtprio, 0)
 }
 
+/// The threads that the kernel counts against this user's limit: those whose real user it is. Who owns a process's directory
+/// in `/proc` says less: that of a process that isn't dumpable, such as another sandbox's podbayd, belongs to root.
 fn threads_of_this_user() -> std::io::Result<u64> {
-    use std::os::unix::fs::MetadataExt;
     let uid = rustix::process::getuid().as_raw();
     let mut threads = 0;
     for entry in std::fs::read_dir("/proc")?.flatten() {
+        let is_process = entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit);
         // Processes come and go while they are counted.
-        if entry.metadata().is_ok_and(|meta| meta.uid() == uid) {
-            threads += std::fs::read_dir(entry.path().join("task")).map_or(0, |tasks| tasks.count() as u64);
+        if is_process && let Ok(status) = std::fs::read(entry.path().join("status")) {
+            threads += threads_of(&String::from_utf8_lossy(&status), uid);
         }
     }
     Ok(threads)
+}
+
+/// The threads of a process, by its `/proc/PID/status`; none if its real user is another.
+fn threads_of(status: &str, uid: u32) -> u64 {
+    let number = |name: &str| {
+        let value = status.lines().find_map(|line| line.strip_prefix(name))?;
+        value.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    if number("Uid:") == Some(u64::from(uid)) { number("Threads:").unwrap_or(1) } else { 0 }
 }
 
 /// Lowers a limit, unless it is lower already.
@@ -152,7 +164,9 @@ fn without_cgroup(jail: &Jail) -> Vec<InForce> {
         list.push(match jail.isolation {
             Isolation::Namespaces => InForce::by("processes", "rlimit").note("counted per sandbox from Linux 5.14 on"),
             Isolation::Landlock => {
-                InForce::by("processes", "rlimit").note("processes that this user starts elsewhere count too")
+                InForce::by("processes", "rlimit").note(
+                    "this user's processes outside count too: the sandbox can have the limit plus as many as ran when it was created",
+                )
             }
         });
     }
@@ -173,6 +187,13 @@ fn without_cgroup(jail: &Jail) -> Vec<InForce> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_counts_for_its_real_user() {
+        let status = "Name:\ta Uid: 7\nPid:\t12\nUid:\t1000\t0\t0\t0\nGid:\t0\t0\t0\t0\nThreads:\t3\n";
+        assert_eq!((threads_of(status, 1000), threads_of(status, 0)), (3, 0));
+        assert_eq!(threads_of("", 0), 0);
+    }
 
     #[test]
     fn limits_that_let_nothing_run_are_refused() {

@@ -27,6 +27,10 @@ const AT_ONCE: usize = 16;
 /// How long podbayd has for saying whether it is idle.
 const ANSWER: Duration = Duration::from_secs(10);
 
+/// How long podbayd of a sandbox that looks idle must have been silent, by default and at least, until it is taken for dead. The
+/// sandbox's idle limit counts if it is longer: a node's trouble has to last that long to look like podbayd's.
+pub(crate) const SILENCE: Duration = Duration::from_secs(3600);
+
 /// How often a sandbox is looked at again that somebody writes to at the same time.
 const LOOKS: usize = 3;
 
@@ -59,6 +63,15 @@ pub(crate) trait Reaped: Sync {
     /// When its pod can't be used.
     fn sandbox(&self, object: &Self::Object, pod: &Pod) -> Result<Sandbox>;
 
+    /// Since when a sandbox's podbayd has been silent, as a run has noted; nothing if the sandbox was used after that.
+    fn silent_since(&self, object: &Self::Object) -> Option<Timestamp>;
+
+    /// How long podbayd must have been silent at least until it is taken for dead.
+    fn silence(&self) -> Duration;
+
+    /// Notes that a sandbox's podbayd is silent from now on, unless somebody has written to its object since it was read.
+    fn note_silence(&self, object: &Self::Object) -> impl Future<Output = Result<()>> + Send;
+
     /// Records that a sandbox is in use.
     fn renew(&self, object: &Self::Object) -> impl Future<Output = ()> + Send;
 
@@ -78,6 +91,14 @@ enum Fate {
     Over,
     /// It looks idle for longer than this. podbayd knows for sure.
     Idle(Duration),
+}
+
+/// What podbayd says of its sandbox.
+enum Answer {
+    Busy,
+    Idle,
+    /// Nothing.
+    None(Error),
 }
 
 /// One run of the reaper.
@@ -182,12 +203,22 @@ impl<'a, M: Reaped> Run<'a, M> {
                 Fate::Stays => return Ok(false),
                 Fate::Over => {}
                 // The object records activity once a minute, and only while a client is there; podbayd knows all of it.
-                Fate::Idle(most) => {
-                    if self.is_busy(&object, pod.as_ref(), most).await? {
+                Fate::Idle(most) => match self.ask(&object, pod.as_ref(), most).await? {
+                    Answer::Idle => {}
+                    Answer::Busy => {
                         self.mode.renew(&object).await;
                         return Ok(false);
                     }
-                }
+                    // Whatever ran there can't be reached any more, if that lasts.
+                    Answer::None(error) => match self.mode.silent_since(&object) {
+                        Some(since) if age(since, self.mode.now().await?) >= most.max(self.mode.silence()) => {}
+                        Some(_) => return Err(error),
+                        None => {
+                            self.mode.note_silence(&object).await?;
+                            return Err(error);
+                        }
+                    },
+                },
             }
             match self.mode.delete_unchanged(&object, pod.as_ref()).await? {
                 Deletion::Done => return Ok(true),
@@ -203,9 +234,9 @@ impl<'a, M: Reaped> Run<'a, M> {
         Ok(false)
     }
 
-    /// Whether a sandbox was used, or ran something, within a time. Of a silent node not every sandbox is asked.
-    async fn is_busy(&self, object: &M::Object, pod: Option<&Pod>, most: Duration) -> Result<bool> {
-        let Some(pod) = pod else { return Ok(false) };
+    /// Asks whether a sandbox was used, or ran something, within a time. Of a silent node not every sandbox is asked.
+    async fn ask(&self, object: &M::Object, pod: Option<&Pod>, most: Duration) -> Result<Answer> {
+        let Some(pod) = pod else { return Ok(Answer::Idle) };
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
         if lost_node(pod, &self.mode.container(pod)).is_some() {
             return Err(Error::IdleUnknown(format!("its node {node} doesn't answer the cluster")));
@@ -215,22 +246,39 @@ impl<'a, M: Reaped> Run<'a, M> {
         }
         let sandbox = self.mode.sandbox(object, pod)?;
         match tokio::time::timeout(ANSWER, sandbox.hello()).await {
-            Ok(Ok(welcome)) => Ok(welcome.running > 0 || Duration::from_millis(welcome.idle_ms) < most),
+            Ok(Ok(welcome)) if welcome.running > 0 || Duration::from_millis(welcome.idle_ms) < most => Ok(Answer::Busy),
+            Ok(Ok(_)) => Ok(Answer::Idle),
             // It may have ended meanwhile.
             Ok(Err(error)) => match self.mode.pod(object).await? {
-                Some(pod) if ending(&pod, &self.mode.container(&pod)).is_none() => Err(Error::Unusable(error)),
-                _ => Ok(false),
+                Some(pod) if ending(&pod, &self.mode.container(&pod)).is_none() => match is_podbayds(&error) {
+                    true => Ok(Answer::None(Error::Unusable(error))),
+                    false => Err(Error::Unusable(error)),
+                },
+                _ => Ok(Answer::Idle),
             },
             // Only silence speaks against the node: any sandbox can give a wrong answer.
             Err(_) => {
                 self.silent_nodes().insert(node.clone());
-                Err(Error::IdleUnknown(format!("no answer from node {node} within {} s", ANSWER.as_secs())))
+                let why = format!("no answer from node {node} within {} s", ANSWER.as_secs());
+                Ok(Answer::None(Error::IdleUnknown(why)))
             }
         }
     }
 
     fn silent_nodes(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
         self.silent_nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a failure is that of podbayd or its container, and not of the cluster, the account or this program's version: those
+/// say nothing about the sandbox.
+fn is_podbayds(error: &podbay_client::Error) -> bool {
+    match error {
+        podbay_client::Error::NoAnswer { .. } | podbay_client::Error::BadAnswer { .. } => true,
+        podbay_client::Error::Provider(source) => {
+            matches!(source.downcast_ref(), Some(Error::Bootstrap(_) | Error::NoDirectory | Error::MissingTools(_)))
+        }
+        _ => false,
     }
 }
 

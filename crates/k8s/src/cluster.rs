@@ -1,9 +1,10 @@
-//! The client of a cluster: credentials, proxies, keep-alive and deadlines.
+//! The client of a cluster: credentials, proxies, keep-alive, deadlines, and a bound on requests in flight.
 
 mod access;
 pub(crate) mod certificate_renewal;
 pub(crate) mod clock;
 pub(crate) mod deadline;
+mod in_flight;
 mod proxy;
 
 use std::time::Duration;
@@ -25,6 +26,7 @@ use crate::error::{Error, Result};
 use certificate_renewal::RenewingService;
 use clock::Clock;
 use deadline::{Deadlines, TimedBody};
+use in_flight::InFlight;
 use proxy::Proxy;
 
 /// TCP keep-alive: the idle time before the first probe, the interval between probes, and how many may fail. A dead peer is
@@ -74,7 +76,7 @@ impl Cluster {
             let client = client.clone();
             async move { client.send(request).await }
         });
-        let client = kube::Client::new(clock.layer(service), default_namespace);
+        let client = kube::Client::new(InFlight::default().layer(clock.layer(service)), default_namespace);
         Self { client, namespace: namespace.into(), clock }
     }
 
@@ -133,9 +135,11 @@ fn client(
     let namespace = config.default_namespace.clone();
     let make = move || stack(&config, proxy.as_ref(), deadlines).map(|stack| (stack, expiry(&config)));
     let (first, expires) = make()?;
+    // The clock measures how long answers take, so what waits for its turn isn't its business.
+    let bound = InFlight::default();
     Ok(match expires {
-        Some(_) => kube::Client::new(clock.layer(RenewingService::new(first, expires, make)), namespace),
-        None => kube::Client::new(clock.layer(first), namespace),
+        Some(_) => kube::Client::new(bound.layer(clock.layer(RenewingService::new(first, expires, make))), namespace),
+        None => kube::Client::new(bound.layer(clock.layer(first)), namespace),
     })
 }
 

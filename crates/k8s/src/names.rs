@@ -36,6 +36,8 @@ pub const THREAD: &str = "podbay.dev/thread";
 pub const TENANT: &str = "podbay.dev/tenant";
 /// Annotation: the version of Podbay that created a pod.
 pub const MADE_BY: &str = "podbay.dev/made-by";
+/// Annotation: since when podbayd hasn't answered the reaper, if nobody has used the sandbox after that.
+pub const SILENT_SINCE: &str = "podbay.dev/silent-since";
 /// Annotation: identifies the request that created a sandbox's Lease.
 pub const CREATOR: &str = "podbay.dev/creator";
 /// Annotation: when a sandbox's own namespace was last taken over for another one of the same name.

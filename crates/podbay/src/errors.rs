@@ -35,7 +35,7 @@ const RESTARTED: ErrorName = lifecycle(
 const OVERDUE: ErrorName = lifecycle(
     "deadline_exceeded",
     "DeadlineExceeded",
-    "A command should have ended long ago, and the sandbox doesn't say how it did: it may still run.",
+    "The sandbox is connected but doesn't answer in time, or doesn't say how a command ended: it may have happened or not, and a command may still run.",
 );
 const BAD_ANSWER: ErrorName = lifecycle("bad_answer", "BadAnswer", "What the sandbox sent isn't a valid answer.");
 const NOT_FOUND: ErrorName = lifecycle("sandbox_not_found", "SandboxNotFound", "No sandbox has that id.");
@@ -109,7 +109,7 @@ impl ErrorName {
             }
             Error::Unreachable { .. } => UNREACHABLE,
             Error::SandboxRestarted { .. } => RESTARTED,
-            Error::DeadlineExceeded { .. } => OVERDUE,
+            Error::DeadlineExceeded { .. } | Error::NoAnswer { .. } => OVERDUE,
             Error::VersionMismatch(_) => Self::of_code(ErrorCode::VersionMismatch, ""),
             Error::BadAnswer { .. } => BAD_ANSWER,
             Error::SandboxNotFound(_) => NOT_FOUND,

@@ -2,6 +2,8 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
@@ -14,6 +16,9 @@ use crate::{Error, ErrorCode, Result};
 
 /// Payloads up to this size are sent in one piece with their head.
 const ONE_PIECE: usize = 16 << 10;
+
+/// How much of a payload in memory is handed on at once where it is counted.
+const COUNTED_PIECE: usize = 256 << 10;
 
 /// What comes after the head.
 #[derive(Debug)]
@@ -29,6 +34,7 @@ pub enum Payload {
 pub struct MessageBody {
     first: Option<Bytes>,
     rest: Payload,
+    taken: Option<Arc<AtomicU64>>,
 }
 
 impl MessageBody {
@@ -39,10 +45,17 @@ impl MessageBody {
                 let mut whole = BytesMut::with_capacity(head.len() + bytes.len());
                 whole.extend_from_slice(&head);
                 whole.extend_from_slice(&bytes);
-                Self { first: Some(whole.freeze()), rest: Payload::Bytes(Bytes::new()) }
+                Self { first: Some(whole.freeze()), rest: Payload::Bytes(Bytes::new()), taken: None }
             }
-            rest => Self { first: Some(head), rest },
+            rest => Self { first: Some(head), rest, taken: None },
         }
+    }
+
+    /// Counts the pieces that the connection takes of it: as long as they become more, the other side receives.
+    #[must_use]
+    pub fn counted(mut self, taken: Arc<AtomicU64>) -> Self {
+        self.taken = Some(taken);
+        self
     }
 }
 
@@ -54,12 +67,19 @@ impl Body for MessageBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        if let Some(taken) = &self.taken {
+            taken.fetch_add(1, Ordering::Relaxed);
+        }
+        let counted = self.taken.is_some();
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(Ok(Frame::data(first))));
         }
         match &mut self.rest {
             Payload::Bytes(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Payload::Bytes(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Payload::Bytes(bytes) => {
+                let most = if counted { COUNTED_PIECE } else { bytes.len() };
+                Poll::Ready(Some(Ok(Frame::data(bytes.split_to(bytes.len().min(most))))))
+            }
             Payload::Stream(pieces) => pieces.poll_recv(context).map(|piece| piece.map(|piece| piece.map(Frame::data))),
         }
     }

@@ -361,6 +361,10 @@ impl Operation for Run {
     const MUTATES: bool = true;
     type Output = RunOutput;
 
+    fn answer_within(&self) -> Option<std::time::Duration> {
+        None
+    }
+
     fn subject(&self) -> Subject<'_> {
         match &self.command {
             Some(command) => Subject::Command { id: &self.id, command },
@@ -476,6 +480,10 @@ impl Operation for Input {
     const NAME: &'static str = "exec.input";
     const MUTATES: bool = true;
     type Output = InputTaken;
+
+    fn answer_within(&self) -> Option<std::time::Duration> {
+        None
+    }
 
     fn subject(&self) -> Subject<'_> {
         Subject::Input { id: &self.id, offset: self.offset, close: self.close }

@@ -1,10 +1,19 @@
 //! What makes a request type an operation, and the table of all operations.
 
+use std::time::Duration;
+
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::RawPath;
 use crate::exec::{Command, ExecId, Target};
 use crate::files::Scope;
+
+/// How long podbayd may take for an operation that usually takes milliseconds, on a machine that is busy with other things.
+pub const PROMPT: Duration = Duration::from_secs(120);
+
+/// How long podbayd may take for an operation whose work grows with what it finds: a tree to delete, or to copy to another
+/// file system.
+pub const LONG: Duration = Duration::from_secs(900);
 
 /// One operation: the implementing type is its request.
 ///
@@ -36,6 +45,13 @@ pub trait Operation: Serialize + DeserializeOwned {
     /// The command that this request starts, for clients that add to its environment.
     fn command_mut(&mut self) -> Option<&mut crate::exec::Command> {
         None
+    }
+
+    /// How long podbayd may take until it begins to answer a request that it has received. A caller that has waited longer
+    /// takes it for stuck. `None` if the answer waits for something that may take any time: the end of a command, or a
+    /// command that doesn't read its input.
+    fn answer_within(&self) -> Option<Duration> {
+        Some(PROMPT)
     }
 
     /// How many bytes of content were read or written, given the answer and the size of its payload.

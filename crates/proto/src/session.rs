@@ -33,6 +33,10 @@ impl Operation for Hello {
     const MUTATES: bool = false;
     type Output = Welcome;
 
+    fn answer_within(&self) -> Option<std::time::Duration> {
+        Some(std::time::Duration::from_secs(30))
+    }
+
     fn subject(&self) -> Subject<'_> {
         Subject::Sandbox
     }

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use podbay_proto::RawPath;
@@ -154,11 +154,11 @@ impl Directory {
                 for dir in [&self.state, &self.root] {
                     let _ = rustix::fs::fchmod(dir, PRIVATE);
                 }
-                if let Some(id) = id {
-                    let _ = rustix::fs::chmodat(&self.root, id.as_str(), PRIVATE, AtFlags::empty());
+                if let Some(id) = id
+                    && let Ok(dir) = restore(&self.root, id.as_str(), FileType::Directory, PRIVATE)
+                {
                     for name in [log::OUTPUT, RECORD] {
-                        let file = format!("{id}/{name}");
-                        let _ = rustix::fs::chmodat(&self.root, file, Mode::from_raw_mode(0o600), AtFlags::empty());
+                        let _ = restore(&dir, name, FileType::RegularFile, Mode::from_raw_mode(0o600));
                     }
                 }
                 Ok(attempt()?)
@@ -166,6 +166,18 @@ impl Directory {
             done => Ok(done?),
         }
     }
+}
+
+/// Restores the mode of what podbayd made. It may be closed to its owner, so it is held by its place alone (`O_PATH`), and what
+/// was put there instead, such as a link to a file of somebody else's, is left as it is.
+fn restore(at: impl AsFd, name: &str, kind: FileType, mode: Mode) -> rustix::io::Result<OwnedFd> {
+    let held = rustix::fs::openat(at, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    if FileType::from_raw_mode(rustix::fs::fstat(&held)?.st_mode) != kind {
+        return Err(Errno::INVAL);
+    }
+    // fchmod refuses such a descriptor, and this link leads to what it holds and nowhere else.
+    rustix::fs::chmod(format!("/proc/self/fd/{}", held.as_raw_fd()), mode)?;
+    Ok(held)
 }
 
 fn open_dir(at: impl AsFd, name: &str) -> rustix::io::Result<OwnedFd> {
@@ -241,6 +253,42 @@ mod tests {
         assert_eq!(directory.ids().unwrap(), [id]);
         for path in ["", "exec"] {
             std::fs::set_permissions(state.path().join(path), std::fs::Permissions::from_mode(0o700)).unwrap();
+        }
+    }
+
+    /// A command once had podbayd open somebody else's file to it: modes were restored through links.
+    #[test]
+    fn modes_are_restored_through_no_link() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let mode_of = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let closed = std::fs::Permissions::from_mode(0o555);
+        // What podbayd finds closed depends on its user: as root nothing is, so the restoring itself is tried as well.
+        for swapped in ["exec/z", "exec/z/output", "exec/z/record"] {
+            let (state, directory, id) = prepared();
+            let others = state.path().join("others");
+            std::fs::create_dir(&others).unwrap();
+            for name in [log::OUTPUT, RECORD] {
+                std::fs::write(others.join(name), "").unwrap();
+                std::fs::set_permissions(others.join(name), closed.clone()).unwrap();
+            }
+            std::fs::set_permissions(&others, closed.clone()).unwrap();
+            let victim = match swapped {
+                "exec/z" => others.clone(),
+                file => others.join(Path::new(file).file_name().unwrap()),
+            };
+            let place = state.path().join(swapped);
+            if place.is_dir() {
+                std::fs::remove_dir(&place).unwrap();
+            }
+            symlink(&victim, &place).unwrap();
+            let refused = std::cell::Cell::new(false);
+            let result =
+                directory.insist(Some(&id), || if refused.replace(true) { Ok(()) } else { Err(Errno::ACCESS) });
+            assert!(result.is_ok() && refused.get(), "{swapped}: {result:?}");
+            for path in [others.clone(), others.join(log::OUTPUT), others.join(RECORD)] {
+                assert_eq!(mode_of(&path), 0o555, "{swapped}: {}", path.display());
+            }
+            std::fs::set_permissions(&others, std::fs::Permissions::from_mode(0o755)).unwrap();
         }
     }
 }

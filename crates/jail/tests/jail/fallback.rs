@@ -5,7 +5,7 @@ use std::io::Read;
 use std::net::{TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use std::path::Path;
 use std::process::Command;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use podbay_jail::{CommandConfinement, Domain, Exit, Isolation, Jail, Mount, Network, own_id, spawn};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::harness::{Case, Verdict, World, attempt, skip, start, unreadable};
+use crate::harness::{Case, Verdict, World, attempt, finish, skip, start, unreadable};
 use crate::processes::{descendants, lives, soon};
 use crate::raw::{self, call, refused, text};
 
@@ -28,6 +28,7 @@ pub(crate) const CASES: &[Case] = &[
     ("fallback_closes_the_kernels_doors", kernel),
     ("fallback_runs_programs", programs),
     ("fallback_ends_all_it_started", all_end),
+    ("fallback_has_the_limit_and_what_its_user_ran_before", fork_bomb),
     ("fallback_dies_with_its_maker", dies_with_maker),
     ("fallback_refuses_what_it_cannot_do", refusals),
     ("fallback_gives_away_nothing_but_its_own", giving_away),
@@ -366,6 +367,74 @@ fn all_end(world: &World) {
         assert!(!all.iter().any(|pid| lives(*pid)), "processes outlived their jail");
         jailed.cleanup().unwrap();
     }
+}
+
+/// The story: 69 processes at a limit of 64. The kernel counts all threads of a user together, so the jail's limit is its own
+/// plus those that its user ran when it was made; as these end, the jail can have as many more. Never more than that.
+fn fork_bomb(world: &World) {
+    const LIMIT: u64 = 40;
+    const NEIGHBOURS: usize = 20;
+    let mut jail = jail(world);
+    jail.limits.processes = Some(LIMIT);
+    let neighbours: Vec<i32> = (0..NEIGHBOURS)
+        .map(|_| {
+            raw::helper().unwrap_or_else(|| {
+                // Like other sandboxes' podbayd: its directory in /proc belongs to root.
+                rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).unwrap();
+                std::thread::sleep(Duration::from_secs(600));
+                raw::exit(0)
+            })
+        })
+        .collect();
+    soon("the neighbours", || {
+        neighbours.iter().all(|pid| fs::metadata(format!("/proc/{pid}")).is_ok_and(|meta| meta.uid() == 0))
+    });
+    let (read, write) = rustix::pipe::pipe().unwrap();
+    let (go, gone) = rustix::pipe::pipe().unwrap();
+    let bomb = || {
+        let mut children = 0_u64;
+        while children < 2_000 {
+            match raw::fork() {
+                Some(-1) => break,
+                Some(_) => children += 1,
+                None => {
+                    std::thread::sleep(Duration::from_secs(600));
+                    raw::exit(0);
+                }
+            }
+        }
+        children
+    };
+    let (mut jailed, said) = start(&jail, &[write.as_fd(), go.as_fd()], || {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nproc).maximum.unwrap();
+        // Root's sandbox has a user of its own, who runs nothing else.
+        let others = if world.root { 0 } else { NEIGHBOURS as u64 };
+        if limit < LIMIT + others || world.root && limit != LIMIT {
+            return Err(format!("a limit of {limit}"));
+        }
+        let first = bomb();
+        rustix::io::write(&write, b"x").unwrap();
+        rustix::io::read(&go, &mut [0_u8; 1]).unwrap();
+        let all = first + bomb();
+        // Its own process counts too.
+        if all + 1 > limit {
+            return Err(format!("{all} children at a limit of {limit}"));
+        }
+        if world.root == (all > first) {
+            return Err(format!("{first} children, and {all} when the neighbours were gone"));
+        }
+        Ok(())
+    });
+    rustix::io::read(&read, &mut [0_u8; 1]).unwrap();
+    for pid in neighbours {
+        let pid = Pid::from_raw(pid).unwrap();
+        kill_process(pid, Signal::KILL).unwrap();
+        rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap();
+    }
+    rustix::io::write(&gone, b"x").unwrap();
+    let exit = jailed.wait().unwrap();
+    finish(exit, said);
+    jailed.cleanup().unwrap();
 }
 
 fn dies_with_maker(world: &World) {

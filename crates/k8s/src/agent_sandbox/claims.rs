@@ -29,7 +29,7 @@ use crate::api::retry::with_retry;
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
 use crate::lifetime::{LifetimeLimits, from_millis, millis};
-use crate::names::{CREATOR, IDLE_TTL, LAST_USED, MANAGED_BY, Metadata, PODBAY, SANDBOX, TTL, pointer};
+use crate::names::{CREATOR, IDLE_TTL, LAST_USED, MANAGED_BY, Metadata, PODBAY, SANDBOX, SILENT_SINCE, TTL, pointer};
 use crate::sandbox_object::{Deletion, SandboxObject, SandboxObjects};
 
 /// How often a patch is tried again that others were faster than, and how long apart.
@@ -137,6 +137,21 @@ impl Claims {
         match with_retry(|| async { self.api.patch(name, &PatchParams::default(), &patch).await }).await {
             Ok(claim) => Ok(claim),
             Err(error) if Error::code(&error) == Some(404) => Err(Error::SandboxNotFound(name.into())),
+            Err(error) => Err(refused("change the sandbox's claim")(error)),
+        }
+    }
+
+    /// Records that podbayd doesn't say whether its sandbox is idle, unless somebody has written to the claim since it was read.
+    pub(super) async fn note_silence(&self, claim: &SandboxClaim) -> Result<()> {
+        let change = json!({"metadata": {
+            "resourceVersion": claim.metadata.resource_version,
+            "annotations": {SILENT_SINCE: self.cluster.now().await?.to_string()},
+        }});
+        let patch = Patch::Merge(change);
+        match with_retry(|| async { self.api.patch(claim.id(), &PatchParams::default(), &patch).await }).await {
+            Ok(_) => Ok(()),
+            // Somebody wants it, or it is gone.
+            Err(error) if matches!(Error::code(&error), Some(404 | 409)) => Ok(()),
             Err(error) => Err(refused("change the sandbox's claim")(error)),
         }
     }
@@ -268,6 +283,12 @@ pub(super) fn end_while_suspended(claim: &SandboxClaim) -> Option<Timestamp> {
 /// The end of a sandbox that is used from now on.
 pub(super) fn end_from(claim: &SandboxClaim, now: Timestamp) -> Option<Timestamp> {
     end(claim.limits(), claim.began()?, now)
+}
+
+/// Since when podbayd has been silent. What a reaper noted before the sandbox was last used no longer counts.
+pub(super) fn silent_since(claim: &SandboxClaim) -> Option<Timestamp> {
+    let since: Timestamp = annotation(claim, SILENT_SINCE)?.parse().ok()?;
+    (Some(since) > claim.last_used()).then_some(since)
 }
 
 /// Whether Podbay created a claim.

@@ -8,11 +8,11 @@ use k8s_openapi::jiff::Timestamp;
 use podbay_client::Sandbox;
 use podbay_client::provider::{Cleaned, Phase};
 
-use super::AgentSandbox;
+use super::{AgentSandbox, claims};
 use super::readiness::is_end_of_pod;
 use super::resources::SandboxClaim;
 use crate::api::list::list_all;
-use crate::cleanup::{RUN, Reaped, Run};
+use crate::cleanup::{RUN, Reaped, Run, SILENCE};
 use crate::error::{Error, Result};
 use crate::names;
 use crate::sandbox_object::{Deletion, SandboxObject, SandboxObjects, unchanged};
@@ -59,6 +59,18 @@ impl Reaped for AgentSandbox {
 
     fn sandbox(&self, _: &SandboxClaim, pod: &Pod) -> Result<Sandbox> {
         self.open(pod)
+    }
+
+    fn silent_since(&self, claim: &SandboxClaim) -> Option<Timestamp> {
+        claims::silent_since(claim)
+    }
+
+    fn silence(&self) -> Duration {
+        SILENCE
+    }
+
+    async fn note_silence(&self, claim: &SandboxClaim) -> Result<()> {
+        self.claims.note_silence(claim).await
     }
 
     async fn renew(&self, claim: &SandboxClaim) {

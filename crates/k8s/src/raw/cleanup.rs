@@ -60,6 +60,18 @@ impl Reaped for Raw {
         Ok(self.open(&self.namespace_of(lease.id()), lease, pod))
     }
 
+    fn silent_since(&self, lease: &Lease) -> Option<Timestamp> {
+        lease::silent_since(lease)
+    }
+
+    fn silence(&self) -> Duration {
+        self.timing.reaper_silence
+    }
+
+    async fn note_silence(&self, lease: &Lease) -> Result<()> {
+        self.namespace_of(lease.id()).leases.note_silence(lease).await
+    }
+
     async fn renew(&self, lease: &Lease) {
         self.namespace_of(lease.id()).leases.renew(lease.id()).await;
     }

@@ -7,6 +7,7 @@
 //! | whoever attaches, or lost a claim to another | `renewTime` | before it looks at the pod |
 //! | whoever revives it | another holder, `acquireTime`, its own options | before there is another pod |
 //! | a client that uses it | `renewTime` | once a minute |
+//! | the reaper | since when podbayd has been silent | when podbayd doesn't say whether the sandbox is idle |
 //!
 //! `leaseDurationSeconds` is how long a creator may take, counted from `acquireTime`. All times are the API server's.
 //!
@@ -16,6 +17,7 @@
 //! | who | deletes | if |
 //! |---|---|---|
 //! | the reaper | the Lease | it is over or idle, also after a fresh look at its pod, and unchanged since |
+//! | the reaper | the Lease | it looks idle, podbayd has been silent in every run for as long again, and it is unchanged since |
 //! | a creator that failed | the Lease | nobody else has written to it, or nobody has finished its pod yet |
 //! | whoever revives it | the pod before | the Lease doesn't name it any more |
 //! | whoever fills a pool | a pod of the pool | a patch that tests its state has taken it out of the pool; a claim tests the same |
@@ -39,7 +41,7 @@ use crate::api::retry::with_retry;
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
 use crate::lifetime::{LifetimeLimits, age};
-use crate::names::{CREATOR, IDLE_TTL, MANAGED_BY, Metadata, PODBAY, SANDBOX, TTL, pointer};
+use crate::names::{CREATOR, IDLE_TTL, MANAGED_BY, Metadata, PODBAY, SANDBOX, SILENT_SINCE, TTL, pointer};
 use crate::sandbox_object::{Deletion, SandboxObject, SandboxObjects};
 
 /// How often, and how long apart, something is tried that others were faster at. A Lease that never goes away (a finalizer
@@ -237,6 +239,12 @@ impl Leases {
         })
     }
 
+    /// Records that podbayd doesn't say whether its sandbox is idle, unless somebody has written to the Lease since it was read.
+    pub(crate) async fn note_silence(&self, lease: &Lease) -> Result<()> {
+        let now = self.now().await?.0.to_string();
+        self.change(lease, json!({"metadata": {"annotations": {SILENT_SINCE: now}}})).await.map(drop)
+    }
+
     /// Changes a Lease unless somebody else did meanwhile. Returns the Lease as it is then.
     async fn change(&self, lease: &Lease, mut change: serde_json::Value) -> Result<Lease> {
         let name = lease.metadata.name.as_deref().unwrap_or_default();
@@ -299,6 +307,12 @@ impl SandboxObject for Lease {
     }
 }
 
+/// Since when podbayd has been silent. What a reaper noted before the sandbox was last used no longer counts.
+pub(crate) fn silent_since(lease: &Lease) -> Option<Timestamp> {
+    let since: Timestamp = annotation(lease, SILENT_SINCE)?.parse().ok()?;
+    (Some(since) > last_written(lease)).then_some(since)
+}
+
 /// When somebody last wrote that the sandbox is wanted.
 pub(crate) fn last_written(lease: &Lease) -> Option<Timestamp> {
     lease.began().max(lease.last_used())
@@ -349,6 +363,22 @@ pub(crate) fn owner(lease: &Lease) -> OwnerReference {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A sandbox that was used again would be deleted for a silence of long ago.
+    #[test]
+    fn silence_counts_from_the_last_use_on() {
+        let lease = |silent: &str| -> Lease {
+            serde_json::from_value(json!({
+                "metadata": {"annotations": {SILENT_SINCE: silent}},
+                "spec": {"renewTime": "2026-01-02T00:00:00.000000Z"},
+            }))
+            .unwrap()
+        };
+        assert!(silent_since(&lease("2026-01-03T00:00:00Z")).is_some());
+        for other in ["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "yesterday", ""] {
+            assert_eq!(silent_since(&lease(other)), None, "{other}");
+        }
+    }
 
     #[test]
     fn a_pods_name_fits_however_long_the_sandboxs() {

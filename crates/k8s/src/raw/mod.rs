@@ -69,11 +69,18 @@ pub struct Timing {
     pub reaper_run: Duration,
     /// How long a registry may be out of reach.
     pub pull_patience: Duration,
+    /// How long an idle sandbox's podbayd may be silent, unless the idle limit is longer.
+    pub reaper_silence: Duration,
 }
 
 impl Default for Timing {
     fn default() -> Self {
-        Self { heartbeat: heartbeat::INTERVAL, reaper_run: reaper::RUN, pull_patience: PULL_PATIENCE }
+        Self {
+            heartbeat: heartbeat::INTERVAL,
+            reaper_run: reaper::RUN,
+            pull_patience: PULL_PATIENCE,
+            reaper_silence: reaper::SILENCE,
+        }
     }
 }
 

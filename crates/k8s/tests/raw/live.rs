@@ -1,7 +1,7 @@
 //! Live work is never deleted: not by a reaper, a filler of a pool or a failed creator that saw something old, nor because
 //! somebody's clock is wrong. Requests are held back at the moment that matters, so nothing here is left to luck.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use http::{Method, StatusCode};
@@ -12,10 +12,11 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use podbay_client::Sandbox;
-use podbay_client::provider::{Provider, Wanted};
-use podbay_k8s::raw::Config;
-use rig::faults::{Answer, Impostor};
+use podbay_client::provider::{Cleaned, Provider, Wanted};
+use podbay_k8s::raw::{Config, Raw};
+use rig::faults::{Answer, Held, Impostor};
 use serde_json::json;
+use tokio::task::JoinHandle;
 
 use crate::faults::through;
 use crate::pods::rules;
@@ -83,12 +84,9 @@ async fn a_sandbox_that_is_attached_to_after_it_was_found_idle_stays() -> Result
     let made = raw.get_or_create(&wanted("pb-idle")).await?;
     work(&made.sandbox).await?;
     drop(made);
-    tokio::time::sleep(Duration::from_millis(3200)).await;
     for reconnect in [true, false] {
         let mut held = impostor.hold(Method::DELETE, "/leases/pb-idle");
-        let reaper = reaper.clone();
-        let reaping = tokio::spawn(async move { reaper.cleanup(Some(Duration::from_secs(1))).await });
-        held.arrived().await?;
+        let reaping = until_found_idle(&reaper, &mut held).await?;
         let found = match reconnect {
             true => raw.reconnect("pb-idle").await?,
             false => raw.get_or_create(&wanted("pb-idle")).await?,
@@ -99,9 +97,32 @@ async fn a_sandbox_that_is_attached_to_after_it_was_found_idle_stays() -> Result
         ensure!(cleaned.deleted.is_empty() && cleaned.kept == 1, "{cleaned:?}");
         is_live(&found.sandbox).await?;
         drop(found);
-        tokio::time::sleep(Duration::from_millis(2200)).await;
     }
     Ok(())
+}
+
+/// Lets a reaper run until it wants to delete a sandbox. Before that the sandbox may have been used too recently, or be too slow to
+/// say that it is idle.
+async fn until_found_idle(reaper: &Raw, held: &mut Held) -> Result<JoinHandle<podbay_client::Result<Cleaned>>> {
+    let arrived = held.arrived();
+    tokio::pin!(arrived);
+    let end = Instant::now() + Duration::from_secs(120);
+    loop {
+        let reaper = reaper.clone();
+        let mut reaping = tokio::spawn(async move { reaper.cleanup(Some(Duration::from_secs(1))).await });
+        tokio::select! {
+            arrived = &mut arrived => {
+                arrived?;
+                return Ok(reaping);
+            }
+            cleaned = &mut reaping => {
+                let cleaned = cleaned??;
+                ensure!(cleaned.deleted.is_empty(), "not held: {cleaned:?}");
+                ensure!(Instant::now() < end, "never found idle: {cleaned:?}");
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+        }
+    }
 }
 
 /// A filler deleted pods that it had seen warming by UID; one of them had been added and claimed since.

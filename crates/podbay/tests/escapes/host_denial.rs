@@ -1,7 +1,7 @@
 //! Attacks on the machine.
 
 use crate::attack::{Attack, Class::HostDenial, LOCAL, Pending, around, inside, known, verdict};
-use crate::place::{POD_ROOT, POD_USER};
+use crate::place::{LANDLOCK_USER, POD_ROOT, POD_USER};
 use crate::site::Site;
 
 pub(crate) const ATTACKS: &[Attack] = &[
@@ -13,7 +13,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
         PRIORITY,
         &[],
     ),
-    around("fork-bomb", HostDenial, "Processes without end, against a limit of 64", fork_bomb).only(LOCAL),
+    around("fork-bomb", HostDenial, FORK_BOMB, fork_bomb).only(LOCAL),
     inside(
         "pressure-files",
         HostDenial,
@@ -23,6 +23,9 @@ pub(crate) const ATTACKS: &[Attack] = &[
     )
     .open(&[known(POD_ROOT, PRESSURE_FILES, PRESSURE_IN_PODS), known(POD_USER, PRESSURE_FILES, PRESSURE_IN_PODS)]),
 ];
+
+const FORK_BOMB: &str = "Processes without end, against a limit of 64: never more, except in landlock mode as an ordinary user \
+                         without a control group: there 64 plus the threads that this user had when the sandbox was created";
 
 const PRESSURE_FILES: &[&str] = &["cpu", "io", "memory"];
 const PRESSURE_IN_PODS: &str = "a pod's `/proc` is the runtime's, and debuggers need to write there; the kernel allows ordinary users triggers of two seconds and more only";
@@ -66,12 +69,22 @@ except OSError:
     pass
 for child in children:
     os.kill(child, signal.SIGKILL)
-# In namespaces the limit is exact. Without them 69 were once seen at a limit of 64, probably because the kernel counts all of
-# the user's processes and other sandboxes come and go; that isn't shown yet, so what this proves there is a bound of 128.
-if len(children) > (64 if os.getcwd() == "/workspace" else 128):
-    loot.append("%d processes" % len(children))
+import resource
+limit = 64 if EXACT else resource.getrlimit(resource.RLIMIT_NPROC)[0]
+# The attacker's own process counts too.
+if len(children) >= limit:
+    loot.append("%d processes at a limit of %d" % (len(children), limit))
 "#;
-        let loot = site.loot(&made.sandbox, program).await;
+        // The limit is exact in namespaces, in a cgroup, and for a user who runs nothing else. Otherwise the kernel counts all of
+        // the user's threads together, those of other sandboxes included, so the sandbox's limit is its own plus those that ran
+        // when it was created: as they end, it can have that many more. There is no race beyond that, because the kernel counts
+        // a new process before it compares.
+        let described = local.describe(&made.id).await.map_err(|error| error.to_string())?;
+        let by_cgroup =
+            described.limits.iter().any(|limit| limit.limit == "processes" && limit.by.as_deref() != Some("rlimit"));
+        let exact = site.place != LANDLOCK_USER || by_cgroup;
+        let program = format!("EXACT = {}\n{program}", if exact { "True" } else { "False" });
+        let loot = site.loot(&made.sandbox, &program).await;
         crate::sandbox_denial::works(&made.sandbox).await?;
         podbay::provider::Provider::delete(&local, &made.id).await.map_err(|error| error.to_string())?;
         verdict(loot?)

@@ -54,6 +54,10 @@ impl Operation for Delete {
         Subject::Path(Some(&self.path))
     }
 
+    fn answer_within(&self) -> Option<std::time::Duration> {
+        Some(crate::operation::LONG)
+    }
+
     fn scope_mut(&mut self) -> Option<&mut Scope> {
         Some(&mut self.scope)
     }

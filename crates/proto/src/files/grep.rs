@@ -96,6 +96,10 @@ impl Operation for Grep {
         Subject::Search { path: self.path.as_ref(), pattern: self.pattern.as_bytes() }
     }
 
+    fn answer_within(&self) -> Option<std::time::Duration> {
+        Some(crate::operation::PROMPT.saturating_add(std::time::Duration::from_millis(self.budget_ms)))
+    }
+
     fn scope_mut(&mut self) -> Option<&mut Scope> {
         Some(&mut self.scope)
     }

@@ -57,6 +57,10 @@ impl Operation for Move {
         Subject::Move { from: &self.from, to: &self.to }
     }
 
+    fn answer_within(&self) -> Option<std::time::Duration> {
+        Some(crate::operation::LONG)
+    }
+
     fn scope_mut(&mut self) -> Option<&mut Scope> {
         Some(&mut self.scope)
     }

@@ -81,6 +81,10 @@ impl Operation for Tree {
         Subject::Path(self.path.as_ref())
     }
 
+    fn answer_within(&self) -> Option<std::time::Duration> {
+        Some(crate::operation::PROMPT.saturating_add(std::time::Duration::from_millis(self.budget_ms)))
+    }
+
     fn scope_mut(&mut self) -> Option<&mut Scope> {
         Some(&mut self.scope)
     }

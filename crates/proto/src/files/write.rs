@@ -69,6 +69,12 @@ impl Operation for Write {
         Subject::Path(Some(&self.path))
     }
 
+    fn answer_within(&self) -> Option<std::time::Duration> {
+        // A slow disk takes a mebibyte a second.
+        let disk = std::time::Duration::from_secs(self.length.unwrap_or(0) >> 20);
+        Some(crate::operation::PROMPT.saturating_add(disk))
+    }
+
     fn scope_mut(&mut self) -> Option<&mut Scope> {
         Some(&mut self.scope)
     }
