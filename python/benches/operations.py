@@ -114,7 +114,7 @@ def prepare(side: Side) -> None:
 def table(sides: list[Side]) -> str:
     """Returns min, p50 and p95 in milliseconds, n, and how many times faster Podbay's p50 is."""
     lines = [
-        "| operation | backend | min | p50 | p95 | n | podbay is faster |",
+        "| operation | backend | min | p50 | p95 | n | podbay is faster by |",
         "|---|---|---:|---:|---:|---:|---:|",
     ]
     for operation in OPERATIONS:

@@ -28,13 +28,13 @@ class LocalConfig:
     """How long a sandbox lives. Default: none."""
 
     idle_ttl: float | str | timedelta | None = None
-    """How long a sandbox lives without being used. Default: 1d on a cluster, none on this machine."""
+    """How long a sandbox may be idle before it ends. Default: 1d on a cluster, none on this machine."""
 
     env: Mapping[str, str] | None = None
     """Environment variables of every command. Default: none."""
 
     labels: Mapping[str, str] | None = None
-    """Labels of every sandbox, by which 'podbay list' finds it. Default: none."""
+    """Labels of every sandbox, for 'podbay list --label'. Default: none."""
 
     workspace: str | None = None
     """A directory of this machine to use as /workspace, writable; {id} stands for the sandbox's id. Default: a
@@ -42,7 +42,7 @@ class LocalConfig:
     """
 
     mounts: Sequence[str] | None = None
-    """More of this machine's files and directories: HOST[:INSIDE][:ro|rw], read-only unless rw. Default: none."""
+    """Additional files and directories of this machine: HOST[:INSIDE][:ro|rw], read-only unless rw. Default: none."""
 
     network: Literal["none", "host", "host-unfenced"] | None = None
     """The network: none; this machine's (host); or this machine's including its abstract Unix sockets
@@ -55,21 +55,21 @@ class LocalConfig:
     """
 
     memory: int | str | None = None
-    """The most memory, enforced where a cgroup can limit it. Default: half of this machine's."""
+    """The memory limit, enforced where a cgroup is available. Default: half of this machine's."""
 
     cpu: float | Literal["none"] | None = None
-    """The most CPUs, such as 1.5. Default: none."""
+    """The CPU limit, such as 1.5. Default: none."""
 
     processes: int | Literal["none"] | None = None
-    """The most processes and threads at once. Default: 4096."""
+    """The limit on processes and threads. Default: 4096."""
 
     disk: int | str | None = None
-    """The most disk space: of all temporary files together, and of each file in a directory of this machine.
+    """The disk limit: for all temporary files together, and for each file in a directory of this machine.
     Default: 2GiB of temporary files.
     """
 
     descriptors: int | Literal["none"] | None = None
-    """The most file descriptors per process, as far as the machine allows. Default: 16384."""
+    """The limit on open file descriptors per process, at most the machine's own. Default: 16384."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,13 +80,13 @@ class RawConfig:
     """How long a sandbox lives. Default: none."""
 
     idle_ttl: float | str | timedelta | None = None
-    """How long a sandbox lives without being used. Default: 1d on a cluster, none on this machine."""
+    """How long a sandbox may be idle before it ends. Default: 1d on a cluster, none on this machine."""
 
     env: Mapping[str, str] | None = None
     """Environment variables of every command. Default: none."""
 
     labels: Mapping[str, str] | None = None
-    """Labels of every sandbox, by which 'podbay list' finds it. Default: none."""
+    """Labels of every sandbox, for 'podbay list --label'. Default: none."""
 
     kubeconfig: str | None = None
     """The kubeconfig file. Default: what kubectl would use; in a pod, the pod's service account."""
@@ -108,10 +108,10 @@ class RawConfig:
     """
 
     token_file: str | None = None
-    """A file with the bearer token, read again every minute. Default: see cluster.token."""
+    """A file with the bearer token, reread every minute. Default: see cluster.token."""
 
     ca_file: str | None = None
-    """A PEM file with the authorities that may sign the API server's certificate. Default: the kubeconfig's; in a
+    """A PEM file with the certificate authorities to trust for the API server. Default: the kubeconfig's; in a
     pod, the pod's; else the system's.
     """
 
@@ -128,10 +128,10 @@ class RawConfig:
     """The names of Secrets with credentials for pulling the image. Default: none."""
 
     image_arch: Literal["amd64", "arm64"] | None = None
-    """The architecture of the nodes to run on. Default: any that Podbay has a daemon for."""
+    """The architecture of the nodes to run on. Default: any that this build supports."""
 
     setup_script: str | None = None
-    """A shell script that runs once in every new sandbox before it is handed out. Default: none."""
+    """A shell script that runs once in every new sandbox before its first use. Default: none."""
 
     workdir: str | None = None
     """The working directory, an empty volume. Default: /workspace."""

@@ -18,10 +18,13 @@ __all__ = [
     "ClosedError",
     "CommandFailed",
     "ConfigError",
+    "Contended",
     "DeadlineExceeded",
     "ForkError",
+    "InvalidCursor",
     "IsDirectory",
     "LocalFileError",
+    "NameTaken",
     "NotADirectory",
     "NotFound",
     "OperationError",
@@ -176,7 +179,7 @@ class ProviderError(PodbayError):
 
 
 class StartupFailed(ProviderError):
-    """The sandbox's pod can't start. The message has the reason and the pod's events."""
+    """The sandbox's pod, or podbayd in it, can't start. The message has the reason."""
 
     code = "startup_failed"
 
@@ -191,6 +194,24 @@ class PodGone(ProviderError):
     """The sandbox's pod no longer exists."""
 
     code = "pod_gone"
+
+
+class Contended(ProviderError):
+    """Other clients keep changing or holding the same sandbox or pool. Try again later."""
+
+    code = "contended"
+
+
+class NameTaken(ProviderError):
+    """The cluster has something else of that name. Choose another id or namespace."""
+
+    code = "name_taken"
+
+
+class InvalidCursor(ProviderError, ValueError):
+    """The cursor of a list is invalid or has expired. List again without it."""
+
+    code = "invalid_cursor"
 
 
 class PermissionDenied(OperationError, ProviderError, PermissionError):

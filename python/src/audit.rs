@@ -2,7 +2,7 @@
 
 use std::io;
 
-use podbay::audit::{Audit, Decision, Entry, Observer};
+use podbay::audit::{Audit, AuditEntry, Decision, Observer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -14,7 +14,7 @@ struct Callback {
 }
 
 impl Observer for Callback {
-    fn observe(&self, entry: &Entry) -> io::Result<()> {
+    fn observe(&self, entry: &AuditEntry) -> io::Result<()> {
         if entry.outcome.is_none() && !self.strict {
             return Ok(());
         }
@@ -35,7 +35,7 @@ impl Observer for Callback {
     }
 }
 
-fn meta<'py>(py: Python<'py>, entry: &Entry) -> PyResult<Bound<'py, PyDict>> {
+fn meta<'py>(py: Python<'py>, entry: &AuditEntry) -> PyResult<Bound<'py, PyDict>> {
     let outcome = entry.outcome.as_ref();
     let effect = outcome.map(|outcome| &outcome.effect);
     let meta = PyDict::new(py);

@@ -42,7 +42,7 @@ mod _native {
     #[pymodule_export]
     use crate::results::search::{GlobMatch, GlobResult, GrepMatch, GrepResult, TreeEntry, TreeResult};
     #[pymodule_export]
-    use crate::results::session::{Protections, Wall, Welcome};
+    use crate::results::session::{Protection, ProtectionReport, Welcome};
     #[pymodule_export]
     use crate::results::transfers::{DownloadResult, Progress, Transferred, UploadResult};
     #[pymodule_export]

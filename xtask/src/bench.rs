@@ -32,8 +32,8 @@ enum What {
     Daemon,
     /// Local sandboxes beside bubblewrap.
     Local,
-    /// What keeping commands away from podbayd costs.
-    Walls,
+    /// The cost of protecting podbayd from commands.
+    Protection,
     /// Plain pods on the rig, beside one API exec per operation, kubectl and a bare WebSocket.
     Raw,
     /// The Python backend on the rig, beside langchain-kubernetes and Deep Agents' own scripts.
@@ -43,12 +43,14 @@ enum What {
 /// Measures, prints, and on request writes the page.
 pub fn run(options: &Options) -> Result<()> {
     rig::packages::ensure(NEEDS)?;
-    let (name, mut bench) = match options.what {
-        What::Daemon => ("daemon", cargo_bench("podbay-client", "daemon")),
-        What::Local => ("local", cargo_bench("podbay", "local")),
-        What::Walls => ("walls", cargo_bench("podbay-client", "walls")),
-        What::Raw => ("raw", cargo_bench("podbay-k8s", "raw")),
-        What::Python => ("python", python::bench()?),
+    let (name, title, mut bench) = match options.what {
+        What::Daemon => ("daemon", "podbayd over its socket", cargo_bench("podbay-client", "daemon")),
+        What::Local => ("local", "local sandboxes", cargo_bench("podbay", "local")),
+        What::Protection => {
+            ("protection", "the cost of protecting podbayd from commands", cargo_bench("podbay-client", "protection"))
+        }
+        What::Raw => ("raw", "pods (raw mode)", cargo_bench("podbay-k8s", "raw")),
+        What::Python => ("python", "the Python backend", python::bench()?),
     };
     bench.stdout(Stdio::piped());
     if matches!(options.what, What::Daemon | What::Local) {
@@ -57,7 +59,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let cluster = match options.what {
         What::Raw | What::Python => Some(Borrowed::cluster(&mut bench)?),
-        What::Daemon | What::Local | What::Walls => None,
+        What::Daemon | What::Local | What::Protection => None,
     };
     if !matches!(options.what, What::Raw) {
         // Released programs reject them, as they do any unknown variable with this prefix.
@@ -80,8 +82,9 @@ pub fn run(options: &Options) -> Result<()> {
         let notes = before.split_once(BY_HAND).map(|(_, notes)| format!("\n{BY_HAND}{notes}")).unwrap_or_default();
         std::fs::create_dir_all(page.parent().unwrap_or(&page))?;
         let text = format!(
-            "# Measured: {name}\n\nMade by `cargo xtask bench {name} --write`, all rows in one run on one machine{}. Other machines give other \
-             figures; compare rows, not runs.\n{tables}",
+            "# Benchmarks: {title}\n\nWritten by `cargo xtask bench {name} --write`: all rows come from one run on one machine{}. \
+             Numbers differ between machines, so compare rows of one run, not runs. A row marked \"baseline\" does the same work \
+             without Podbay.\n{tables}",
             machine()
         );
         std::fs::write(&page, format!("{}\n{notes}", text.trim_end()))?;

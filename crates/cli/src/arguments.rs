@@ -13,24 +13,24 @@ Exit codes of podbay
 
     0      success
     1      grep, glob: nothing found; doctor: sandboxes don't work here;
-           delete, reap, cp: some of it failed; audit verify: the log was tampered with
+           delete, reap, cp: part of it failed; audit verify: the log was tampered with
     124    the command timed out (--timeout)
     125    podbay itself failed: a wrong option, no such sandbox, no such file, …
     126    the command exists but can't be run
     127    the command doesn't exist in the sandbox
     128+n  the command, or podbay, was ended by signal n: 130 after Ctrl-C,
-           137 killed, 141 nobody reads the output, 143 terminated
+           137 killed, 141 broken pipe, 143 terminated
 ";
 
 const AFTER_HELP: &str = "\
 Examples:
   podbay run -- python3 -c 'print(2 + 2)'     run one command in a temporary sandbox
-  podbay create --name box                    create a sandbox that stays
+  podbay create --name box                    create a long-lived sandbox
   podbay exec box -- sh -c 'echo hi > note'   run a command in it
   podbay read box note                        print a file in it
   podbay delete box                           delete it
 
-'podbay COMMAND --help' explains a command, 'podbay exit-codes' the exit codes.";
+'podbay COMMAND --help' explains a command, and 'podbay exit-codes' lists the exit codes.";
 
 /// Sandboxes for AI agents: isolated places to run commands and work on files
 #[derive(Debug, Parser)]

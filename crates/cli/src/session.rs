@@ -23,7 +23,7 @@ pub struct Passing {
 
 /// How a session ended.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum SessionEnd {
     /// With the command.
     Ended(Box<Info>),
     /// By a signal to this process, while the command was still running.
@@ -42,7 +42,7 @@ pub fn has_input() -> bool {
 ///
 /// # Errors
 /// When the sandbox is lost, or nobody reads the output. The command may still be running then.
-pub async fn follow(exec: &mut Exec, passing: Passing, output: &Output) -> Result<Outcome, Failure> {
+pub async fn follow(exec: &mut Exec, passing: Passing, output: &Output) -> Result<SessionEnd, Failure> {
     let (control, signalled) = (exec.control(), exec.control());
     // Before anything is shown: whoever sees the first line may answer it with Ctrl-C.
     let ears = signals::Ears::open()?;
@@ -55,8 +55,8 @@ pub async fn follow(exec: &mut Exec, passing: Passing, output: &Output) -> Resul
     };
     tokio::select! {
         biased;
-        ended = events => ended.map(Outcome::Ended),
-        signal = signals::pass(ears, signalled, passing.signals) => signal.map(Outcome::Interrupted),
+        ended = events => ended.map(SessionEnd::Ended),
+        signal = signals::pass(ears, signalled, passing.signals) => signal.map(SessionEnd::Interrupted),
         failure = input => Err(failure),
     }
 }
@@ -78,7 +78,7 @@ async fn events(exec: &mut Exec, json: bool) -> Result<Box<Info>, Failure> {
             Some(Event::Output(stream, data)) => writer.write(stream, data).await?,
             Some(Event::Lost(bytes)) if json => writer.write(Stream::Stdout, lines.lost(bytes)).await?,
             Some(Event::Lost(bytes)) => {
-                let text = format!("podbay: {bytes} bytes of output are missing here: the log keeps 64 MiB\n");
+                let text = format!("podbay: {bytes} bytes of output are missing here: the log keeps only 64 MiB\n");
                 writer.write(Stream::Stderr, text.into()).await?;
             }
             Some(Event::End(info)) => {
@@ -106,7 +106,7 @@ pub fn exit_code(info: &Info) -> Result<u8, Failure> {
         // What isn't an exit code comes from a podbayd that was tampered with; it isn't taken for success.
         State::Exited(exit) => Ok(u8::try_from(exit.code).unwrap_or(u8::MAX)),
         _ => Err(Failure::new(format!(
-            "it is unknown how the command {} ended, because its supervisor was killed. It wasn't run again",
+            "the outcome of command {} is unknown, because its supervisor was killed. It wasn't run again",
             info.id
         ))
         .coded("lost")),

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::flags::{self, Given};
 use crate::quantity;
 
-const HEADING: &str = "Settings of every command";
+const HEADING: &str = "Global settings";
 
 /// The flags of every command that choose settings: those that the table calls global, `--config` and `--set`.
 #[derive(Debug)]

@@ -28,7 +28,7 @@ async fn main() {
 }
 
 async fn size(daemon: &Daemon) {
-    let table = Table::figures("podbayd itself");
+    let table = Table::figures("Size and memory of podbayd");
     let binary = std::fs::metadata(support::podbayd()).unwrap().len();
     table.figure("size of the static binary", format!("{:.2} MB", binary as f64 / 1e6));
     daemon.sandbox().hello().await.unwrap();
@@ -37,7 +37,7 @@ async fn size(daemon: &Daemon) {
     let value =
         |name: &str| status.lines().find(|line| line.starts_with(name)).unwrap()[name.len()..].trim().to_owned();
     table.figure("resident memory, idle, one connection", value("VmRSS:"));
-    table.figure("of it anonymous", value("RssAnon:"));
+    table.figure("of which anonymous", value("RssAnon:"));
 }
 
 fn quiet(program: &str, arguments: &[&str]) {
@@ -47,18 +47,21 @@ fn quiet(program: &str, arguments: &[&str]) {
 
 async fn commands(sandbox: &Sandbox) {
     let table = Table::times("Commands");
-    table.row("floor: fork and exec of `sh -c true`", &Samples::of_blocking(300, || quiet("/bin/sh", &["-c", "true"])));
+    table.row(
+        "baseline: fork and exec of `sh -c true`",
+        &Samples::of_blocking(300, || quiet("/bin/sh", &["-c", "true"])),
+    );
     table.row(
         "**podbay: `true`**",
         &Samples::of(500, |_| async { assert!(sandbox.run("true").await.unwrap().success()) }).await,
     );
     let echo = |_| async { assert_eq!(sandbox.run("echo hello").await.unwrap().bytes(), "hello\n") };
     table.row("podbay: `echo hello`", &Samples::of(300, echo).await);
-    table.row("floor: `python3 -c pass`", &Samples::of_blocking(40, || quiet("/usr/bin/python3", &["-c", "pass"])));
+    table.row("baseline: `python3 -c pass`", &Samples::of_blocking(40, || quiet("/usr/bin/python3", &["-c", "pass"])));
     let python = |_| async { assert!(sandbox.run("/usr/bin/python3 -c pass").await.unwrap().success()) };
     table.row("podbay: `python3 -c pass`", &Samples::of(40, python).await);
-    let rates = Table::figures("Commands, sixteen at a time");
-    rates.figure("floor: fork and exec of `sh -c true`", sixteen_blocking());
+    let rates = Table::figures("Commands, 16 concurrent");
+    rates.figure("baseline: fork and exec of `sh -c true`", sixteen_blocking());
     rates.figure("**podbay: `true`**", sixteen(sandbox).await);
 }
 
@@ -96,9 +99,9 @@ async fn files(sandbox: &Sandbox, work: &Path) {
     }
     let path = dir.join("file0.txt");
     let table = Table::times("Small files (4 KB; a directory of 20)");
-    table.row("floor: read of the file", &Samples::of_blocking(2000, || drop(std::fs::read(&path).unwrap())));
+    table.row("baseline: read of the file", &Samples::of_blocking(2000, || drop(std::fs::read(&path).unwrap())));
     let python = || quiet("/usr/bin/python3", &["-c", "import os,json,base64,fnmatch; open('/etc/hostname').read()"]);
-    table.row("floor: a Python script that reads", &Samples::of_blocking(40, python));
+    table.row("baseline: a Python script that reads a file", &Samples::of_blocking(40, python));
     table.row("podbay: stat of a missing file", &Samples::of(2000, |_| missing(sandbox)).await);
     table.row(
         "**podbay: read**",
@@ -128,7 +131,7 @@ async fn files(sandbox: &Sandbox, work: &Path) {
         std::fs::write(dir.join(".tmp"), [b'x'; 4000]).unwrap();
         std::fs::rename(dir.join(".tmp"), &target).unwrap();
     };
-    table.row("floor: write and rename", &Samples::of_blocking(1000, replace));
+    table.row("baseline: write and rename", &Samples::of_blocking(1000, replace));
     let write = |_| async { drop(sandbox.write(&Write::new("small/written"), vec![b'x'; 4000]).await.unwrap()) };
     table.row("**podbay: write**", &Samples::of(1000, write).await);
     sandbox.write(&Write::new("small/edited"), "a needle b\n".to_owned() + &"line\n".repeat(700)).await.unwrap();
@@ -145,7 +148,7 @@ async fn files(sandbox: &Sandbox, work: &Path) {
         ));
         fresh.hello().await.unwrap();
     };
-    table.row("podbay: open a connection and say hello", &Samples::of(300, connect).await);
+    table.row("podbay: open a connection and get the first answer", &Samples::of(300, connect).await);
 }
 
 async fn missing(sandbox: &Sandbox) {
@@ -163,19 +166,19 @@ async fn transfers(sandbox: &Sandbox, daemon: &Daemon) {
     drop(file);
     let target = daemon.work().join("floor");
     let floor = Samples::of_blocking(3, || socket_copy(&local, &target));
-    table.figure("floor: 1 GiB from file through a unix socket to a file", rate(SIZE, floor.p50()));
+    table.figure("baseline: 1 GiB from a file through a unix socket to a file", rate(SIZE, floor.p50()));
     let meter = Meter::new(&|_| {});
     let up = Samples::of(3, |_| async {
         drop(sandbox.upload_file(&local, &Write::new("big"), &meter).await.unwrap());
     })
     .await;
-    table.figure("**podbay: 1 GiB up**", rate(SIZE, up.p50()));
+    table.figure("**podbay: 1 GiB upload**", rate(SIZE, up.p50()));
     let back = daemon.dir.path().join("back");
     let down = Samples::of(3, |_| async {
         drop(sandbox.download_file(&Download::new("big"), &back, &meter).await.unwrap());
     })
     .await;
-    table.figure("**podbay: 1 GiB down**", rate(SIZE, down.p50()));
+    table.figure("**podbay: 1 GiB download**", rate(SIZE, down.p50()));
     table.figure("read, p95, during a 1 GiB upload", reads_during_upload(sandbox, &local).await);
     let files: Vec<_> = (0..10_000)
         .map(|number| (Write::new(format!("many/{number}")), bytes::Bytes::from(vec![b'x'; 1024])))
@@ -185,7 +188,7 @@ async fn transfers(sandbox: &Sandbox, daemon: &Daemon) {
         assert!(results.iter().all(Result::is_ok));
     })
     .await;
-    table.figure("podbay: 10,000 files of 1 KiB up", show(many.p50()));
+    table.figure("podbay: upload of 10,000 files of 1 KiB", show(many.p50()));
     let plain = daemon.work().join("plain");
     std::fs::create_dir(&plain).unwrap();
     let floor = Samples::of_blocking(3, || {
@@ -194,7 +197,7 @@ async fn transfers(sandbox: &Sandbox, daemon: &Daemon) {
             std::fs::rename(plain.join(".tmp"), plain.join(number.to_string())).unwrap();
         });
     });
-    table.figure("floor: 10,000 plain writes and renames", show(floor.p50()));
+    table.figure("baseline: 10,000 plain writes and renames", show(floor.p50()));
 }
 
 fn socket_copy(from: &Path, to: &Path) {
@@ -261,11 +264,10 @@ async fn searches(sandbox: &Sandbox, work: &Path) {
         bytes += text.len();
         std::fs::write(dir.join(format!("f{number}.rs")), text).unwrap();
     }
-    println!("\nA tree of 30,000 files, {:.0} MB, in the page cache:", bytes as f64 / 1e6);
-    let table = Table::times("Search");
+    let table = Table::times(&format!("Search in 30,000 files, {:.0} MB, in the page cache", bytes as f64 / 1e6));
     let start = tree.to_str().unwrap().to_owned();
     let rg = Samples::of_blocking(15, || quiet("rg", &["-uu", "-F", "the needle", &start]));
-    table.row("floor: `rg -uu -F`", &rg);
+    table.row("baseline: `rg -uu -F`", &rg);
     let grep = Samples::of(15, |_| async {
         let request = Grep { path: Some(start.as_str().into()), ..Grep::new("the needle") };
         assert_eq!(sandbox.grep(&request).await.unwrap().count, 30);
@@ -273,12 +275,12 @@ async fn searches(sandbox: &Sandbox, work: &Path) {
     .await;
     table.row("**podbay: grep**", &grep);
     let find = Samples::of_blocking(15, || quiet("find", &[&start, "-name", "f777*.rs"]));
-    table.row("floor: `find -name`", &find);
+    table.row("baseline: `find -name`", &find);
     let glob = Samples::of(15, |_| async {
         let request = Glob { path: Some(start.as_str().into()), ..Glob::new("f777*.rs") };
         assert_eq!(sandbox.glob(&request).await.unwrap().matches.len(), 11);
     })
     .await;
     table.row("podbay: glob", &glob);
-    println!("\ngrep / rg = {:.2}", grep.p50().as_secs_f64() / rg.p50().as_secs_f64());
+    println!("\ngrep takes {:.2} times as long as rg (p50).", grep.p50().as_secs_f64() / rg.p50().as_secs_f64());
 }

@@ -1,6 +1,6 @@
 //! The full description of a sandbox, for `podbay describe`.
 
-use podbay_proto::session::Protection;
+use podbay_proto::session::ProtectionReport;
 use serde::Serialize;
 
 use crate::provider::Listed;
@@ -22,11 +22,11 @@ pub struct Description {
     /// Its resource limits.
     pub limits: Vec<Limit>,
     /// How podbayd is protected from its commands, and what isn't protected, if it answers.
-    pub protection: Option<Protection>,
+    pub protection: Option<ProtectionReport>,
     /// Other facts from the provider, by name.
     pub facts: Vec<(&'static str, String)>,
     /// Its events, oldest first.
-    pub events: Vec<Event>,
+    pub events: Vec<SandboxEvent>,
     /// What couldn't be determined and why, one sentence each.
     pub unknown: Vec<String>,
 }
@@ -46,7 +46,7 @@ pub struct Limit {
 
 /// Something that happened to a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Event {
+pub struct SandboxEvent {
     /// When it last happened, in milliseconds since 1970.
     pub at_ms: Option<u64>,
     /// `Normal` or `Warning`.

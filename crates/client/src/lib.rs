@@ -27,11 +27,11 @@ pub use exec::{Control, Event, Exec, Output};
 pub use guard::{Content, Effect, Guard, Ticket};
 pub use origin::{Origin, Owner};
 pub use podbay_proto::exec::{
-    Command, Cut, DEFAULT_OUTPUT_CAP, DEFAULT_TIMEOUT_MS, ExecId, Exit, Info, Limits, Process, Program, State, Stream,
-    Target, Usage,
+    Command, CommandLimits, Cut, DEFAULT_OUTPUT_CAP, DEFAULT_TIMEOUT_MS, ExecId, Exit, Info, Process, Program, State,
+    Stream, Target, Usage,
 };
 pub use podbay_proto::files;
-pub use podbay_proto::session::{Lifetime, Protection, Wall, WallKind, Welcome};
+pub use podbay_proto::session::{Lifetime, Protection, ProtectionKind, ProtectionReport, Welcome};
 pub use podbay_proto::utf8;
 pub use podbay_proto::{Error as OperationError, ErrorCode, OPERATIONS, Operation, RawPath, Subject};
 
@@ -86,7 +86,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// When it can't be reached, or its podbayd is too old for this.
-    pub async fn protection(&self) -> Result<Protection> {
+    pub async fn protection(&self) -> Result<ProtectionReport> {
         self.session.ask(Protections {}).await
     }
 

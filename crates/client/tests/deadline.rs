@@ -6,15 +6,13 @@ mod support;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use podbay_client::{Command, Error, Sandbox, UnixChannel};
+use http::Response;
+use podbay_client::{Command, Error, Sandbox};
 use podbay_proto::body::{MessageBody, Payload};
 use podbay_proto::exec::Stream;
 use podbay_proto::message::encode_head;
 use podbay_proto::record::output_header;
 use support::Daemon;
-use tokio::net::UnixListener;
 use tokio::time::Instant;
 
 fn brief(line: &str) -> Command {
@@ -74,30 +72,11 @@ enum Tale {
     Stutter,
 }
 
-async fn teller(tale: Tale) -> (tempfile::TempDir, Sandbox) {
-    let dir = tempfile::tempdir().unwrap();
-    let socket = dir.path().join("socket");
-    let listener = UnixListener::bind(&socket).unwrap();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let service = hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| async move {
-                std::io::Result::Ok(Response::new(tell(tale, request.uri().path())))
-            });
-            tokio::spawn(
-                hyper::server::conn::http2::Builder::new(TokioExecutor::new())
-                    .serve_connection(TokioIo::new(stream), service),
-            );
-        }
-    });
-    (dir, Sandbox::new(UnixChannel::new(socket)))
+fn teller(tale: Tale) -> (tempfile::TempDir, Sandbox) {
+    support::impostor(move |_| tell(tale))
 }
 
-fn tell(tale: Tale, path: &str) -> MessageBody {
-    if path.ends_with("/hello") {
-        let welcome = r#"{"version":{"major":1,"minor":0},"build":"","instance":"i","workdir":"/","state":"/s"}"#;
-        let value: serde_json::Value = serde_json::from_str(welcome).unwrap();
-        return MessageBody::new(encode_head(&value).unwrap(), Payload::Bytes(Bytes::new()));
-    }
+fn tell(tale: Tale) -> Response<MessageBody> {
     let (sender, receiver) = tokio::sync::mpsc::channel(1);
     tokio::spawn(async move {
         let size = if matches!(tale, Tale::Flood) { 64 << 10 } else { 1 };
@@ -114,14 +93,14 @@ fn tell(tale: Tale, path: &str) -> MessageBody {
         Tale::Stutter => Bytes::from_static(b"\x01\0\0\0{"),
         _ => encode_head(&serde_json::json!({"started": true})).unwrap(),
     };
-    MessageBody::new(head, Payload::Stream(receiver))
+    Response::new(MessageBody::new(head, Payload::Stream(receiver)))
 }
 
 /// Each byte once bought a podbayd that trickles ten more seconds of its caller's time.
 #[tokio::test(start_paused = true)]
 async fn a_podbayd_that_trickles_holds_nobody() {
     for tale in [Tale::Trickle, Tale::Stutter] {
-        let (_dir, sandbox) = teller(tale).await;
+        let (_dir, sandbox) = teller(tale);
         let begun = Instant::now();
         let waited = async { sandbox.spawn(brief("true")).await?.wait().await };
         is_late("streamed", waited.await);
@@ -138,7 +117,7 @@ async fn a_podbayd_that_trickles_holds_nobody() {
 /// Output that never makes its caller wait has an end too.
 #[tokio::test]
 async fn a_podbayd_that_floods_holds_nobody() {
-    let (_dir, sandbox) = teller(Tale::Flood).await;
+    let (_dir, sandbox) = teller(Tale::Flood);
     let mut exec = sandbox.spawn(Command { timeout_ms: 1, grace_ms: 1, ..Command::shell("true") }).await.unwrap();
     // Until the deadline the caller takes what there is; a caller that doesn't read keeps the flood waiting.
     tokio::time::sleep(Duration::from_secs(14)).await;

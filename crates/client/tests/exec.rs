@@ -6,7 +6,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use podbay_client::{Command, ErrorCode, Event, ExecId, Limits, State, Stream};
+use podbay_client::{Command, CommandLimits, ErrorCode, Event, ExecId, State, Stream};
 use support::{Daemon, alive, eventually};
 
 #[tokio::test]
@@ -91,7 +91,8 @@ async fn a_line_longer_than_an_argument_may_be_runs() {
 async fn a_timeout_reaches_children_that_fled() {
     // A child in a session of its own, forked twice, with every descriptor closed: nothing but its parent link is left.
     let daemon = Daemon::start();
-    let line = "echo before; setsid sh -c '(echo $$ > deep; exec >&- 2>&- <&-; trap \"\" TERM; while :; do sleep 1; done) &' & wait; sleep 60";
+    let line = "echo before; setsid sh -c '(echo $$ > deep; exec >&- 2>&- <&-; trap \"\" TERM; while :; do sleep 1; \
+                done) &' & wait; sleep 60";
     let command = Command { timeout_ms: 400, grace_ms: 200, ..Command::shell(line) };
     let begun = Instant::now();
     let output = daemon.sandbox().run(command).await.unwrap();
@@ -263,7 +264,7 @@ async fn sixty_four_run_at_once() {
 #[tokio::test]
 async fn a_file_size_limit_holds() {
     let daemon = Daemon::start();
-    let limits = Limits { file_size: Some(1000), ..Limits::default() };
+    let limits = CommandLimits { file_size: Some(1000), ..CommandLimits::default() };
     let command = Command { limits, ..Command::shell("head -c 5000 /dev/zero > big") };
     assert!(!daemon.sandbox().run(command).await.unwrap().success());
     assert_eq!(std::fs::metadata(daemon.work().join("big")).unwrap().len(), 1000);
@@ -274,13 +275,13 @@ async fn limits_that_need_a_cgroup_hold_or_are_refused() {
     let daemon = Daemon::start();
     let sandbox = daemon.sandbox();
     let hog = Command {
-        limits: Limits { memory: Some(64 << 20), ..Limits::default() },
+        limits: CommandLimits { memory: Some(64 << 20), ..CommandLimits::default() },
         ..Command::shell("head -c 200000000 /dev/zero | tail -c 190000000 | wc -c")
     };
     match sandbox.run(hog).await {
         Ok(output) => {
             assert!(output.exit().unwrap().out_of_memory, "{:?}", output.info);
-            let limits = Limits { processes: Some(8), ..Limits::default() };
+            let limits = CommandLimits { processes: Some(8), ..CommandLimits::default() };
             let bomb = Command { limits, ..Command::shell("for i in 1 2 3 4 5 6 7 8 9; do sleep 0.3 & done; wait") };
             let output = sandbox.run(bomb).await.unwrap();
             assert!(output.text().to_lowercase().contains("fork"), "{}", output.text());

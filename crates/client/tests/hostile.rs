@@ -7,15 +7,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body::Body;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use podbay_client::files::{Read, Stat};
-use podbay_client::{Error, ErrorCode, RawPath, Sandbox, UnixChannel};
+use podbay_client::{Error, ErrorCode, RawPath, Sandbox};
 use podbay_proto::body::{Incoming, MessageBody, Payload};
 use podbay_proto::message::{decode_head, encode_head};
 use support::Daemon;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixStream;
 
 /// Sends one request as it stands and gives the answer's status and head.
 async fn raw(daemon: &Daemon, method: &str, path: &str, body: MessageBody) -> (u16, Bytes) {
@@ -116,30 +115,11 @@ enum Lie {
     StrangeError,
 }
 
-async fn liar(lie: Lie) -> (tempfile::TempDir, Sandbox) {
-    let dir = tempfile::tempdir().unwrap();
-    let socket = dir.path().join("socket");
-    let listener = UnixListener::bind(&socket).unwrap();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let service = hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| async move {
-                std::io::Result::Ok(answer(lie, request.uri().path()))
-            });
-            tokio::spawn(
-                hyper::server::conn::http2::Builder::new(TokioExecutor::new())
-                    .serve_connection(TokioIo::new(stream), service),
-            );
-        }
-    });
-    (dir, Sandbox::new(UnixChannel::new(socket)))
+fn liar(lie: Lie) -> (tempfile::TempDir, Sandbox) {
+    support::impostor(move |_| answer(lie))
 }
 
-fn answer(lie: Lie, path: &str) -> Response<impl Body<Data = Bytes, Error = std::io::Error> + use<>> {
-    if path.ends_with("/hello") {
-        let welcome = r#"{"version":{"major":1,"minor":0},"build":"","instance":"i","workdir":"/","state":"/s"}"#;
-        let value: serde_json::Value = serde_json::from_str(welcome).unwrap();
-        return Response::new(MessageBody::new(encode_head(&value).unwrap(), Payload::Bytes(Bytes::new())));
-    }
+fn answer(lie: Lie) -> Response<MessageBody> {
     let (head, payload) = match lie {
         Lie::NoJson => (Bytes::from_static(b"\0\0\0\x03{]}"), Payload::Bytes(Bytes::new())),
         Lie::WrongType => (encode_head(&7).unwrap(), Payload::Bytes(Bytes::new())),
@@ -167,16 +147,16 @@ fn answer(lie: Lie, path: &str) -> Response<impl Body<Data = Bytes, Error = std:
 #[tokio::test]
 async fn a_podbayd_that_lies_gets_nowhere() {
     for (lie, what) in [(Lie::NoJson, "no JSON"), (Lie::WrongType, "a number"), (Lie::EndlessPayload, "no end")] {
-        let (_dir, sandbox) = liar(lie).await;
+        let (_dir, sandbox) = liar(lie);
         let request = Read::new("/a");
         let read = tokio::time::timeout(Duration::from_secs(10), sandbox.read(&request)).await;
         let error = read.unwrap_or_else(|_| panic!("the client hangs on {what}")).unwrap_err();
         assert!(matches!(error, Error::BadAnswer { .. }), "{what}: {error}");
     }
-    let (_dir, sandbox) = liar(Lie::HugeHead).await;
+    let (_dir, sandbox) = liar(Lie::HugeHead);
     let error = sandbox.read(&Read::new("/a")).await.unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. } | Error::BadAnswer { .. }), "{error}");
-    let (_dir, sandbox) = liar(Lie::StrangeError).await;
+    let (_dir, sandbox) = liar(Lie::StrangeError);
     let error = sandbox.read(&Read::new("/a")).await.unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::Unknown), "{error}");
 }

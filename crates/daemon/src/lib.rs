@@ -5,6 +5,7 @@
 //! what is on disk. [`supervise`] runs outside each local sandbox.
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where output can't be written")]
 
+pub mod command_restrictions;
 pub mod connect;
 mod descriptors;
 pub mod exec_registry;
@@ -21,5 +22,4 @@ mod state_file;
 pub mod stderr_log;
 pub mod supervise;
 pub mod sys;
-pub mod walls;
 pub mod zygote;

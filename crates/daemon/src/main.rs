@@ -9,8 +9,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use podbay_jail::CommandFilter;
+use podbayd::command_restrictions::CommandRestrictions;
 use podbayd::stderr_log::log_error;
-use podbayd::{connect, sealed, self_install, serve, supervise, sys, walls, zygote};
+use podbayd::{connect, sealed, self_install, serve, supervise, sys, zygote};
 
 const HELP: &str = "\
 podbayd does the work in a Podbay sandbox. The `podbay` command starts it; you rarely run it yourself.
@@ -50,7 +51,7 @@ struct Arguments {
     ttl: Option<Duration>,
     idle_ttl: Option<Duration>,
     dir: Option<PathBuf>,
-    walls: Option<String>,
+    restrictions: Option<String>,
     allow_anyone: bool,
     ends_container: bool,
     sealed: bool,
@@ -98,7 +99,7 @@ impl Arguments {
                 "--digest" => arguments.digest = Some(text(value)?),
                 "--bytes" => arguments.bytes = text(value)?.parse().ok(),
                 "--dir" => arguments.dir = Some(value.into()),
-                "--walls" => arguments.walls = Some(text(value)?),
+                "--restrictions" => arguments.restrictions = Some(text(value)?),
                 "--ttl" => arguments.ttl = Some(Duration::from_secs(seconds(&flag, text(value)?)?)),
                 "--idle-ttl" => arguments.idle_ttl = Some(Duration::from_secs(seconds(&flag, text(value)?)?)),
                 "--socket-fd" => arguments.socket = Some(number(value)?),
@@ -163,10 +164,11 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
         // Internal: a daemon whose zygote was killed starts another, with the socket as standard input.
         "zygote" => {
             let socket = inherited(0)?;
-            let walls = arguments.walls.ok_or("zygote needs --walls")?;
-            let walls: walls::Walls = serde_json::from_str(&walls).map_err(|error| error.to_string())?;
-            let confinement = walls.prepare_confinement().map_err(|error| error.to_string())?;
-            Ok(ExitCode::from(zygote::main(socket, &walls, confinement) as u8))
+            let restrictions = arguments.restrictions.ok_or("zygote needs --restrictions")?;
+            let restrictions: CommandRestrictions =
+                serde_json::from_str(&restrictions).map_err(|error| error.to_string())?;
+            let confinement = restrictions.prepare_confinement().map_err(|error| error.to_string())?;
+            Ok(ExitCode::from(zygote::main(socket, &restrictions, confinement) as u8))
         }
         "--version" => {
             Ok(say(format_args!("podbayd {} (protocol {})\n", env!("CARGO_PKG_VERSION"), podbay_proto::VERSION)))
@@ -198,7 +200,8 @@ fn serve_options(arguments: &Arguments) -> Result<serve::Options, String> {
         Ok(token) if !token.is_empty() => serve::Token::new(token),
         _ if !arguments.listen.is_empty() && !arguments.allow_anyone => {
             return Err(
-                "listening on TCP requires a token in PODBAY_TOKEN, or --allow-anyone if the network itself is protected"
+                "listening on TCP requires a token in PODBAY_TOKEN, or --allow-anyone if the network itself is \
+                 protected"
                     .to_owned(),
             );
         }
@@ -215,12 +218,12 @@ fn serve_options(arguments: &Arguments) -> Result<serve::Options, String> {
         ends_container: arguments.ends_container,
         ready: arguments.ready.map(inherited).transpose()?,
         in_container: true,
-        walls: walls::Walls {
+        restrictions: CommandRestrictions {
             filter: Some(match arguments.without_command_filter {
                 true => CommandFilter::Mark,
                 false => CommandFilter::Container,
             }),
-            ..walls::Walls::default()
+            ..CommandRestrictions::default()
         },
         ..serve::Options::default()
     })

@@ -60,7 +60,7 @@ impl Peers {
         let is_command = self.descends(pid, user);
         // What was read is true of the peer only if its number was its own all the time.
         if process.has_ended()? {
-            return Err(io::Error::new(io::ErrorKind::NotConnected, "the process that has connected is gone"));
+            return Err(io::Error::new(io::ErrorKind::NotConnected, "the connected process has ended"));
         }
         Ok(is_command)
     }

@@ -17,7 +17,7 @@ fn by_parent() -> BTreeMap<i32, Vec<Process>> {
     let mut children: BTreeMap<i32, Vec<Process>> = BTreeMap::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
-        // A process may end while this looks; then it is nobody's child any more.
+        // A process may end during the search; then it is nobody's child any more.
         let Ok(stat) = std::fs::read(format!("/proc/{pid}/stat")) else { continue };
         if let Some((name, parent)) = parse_stat(&stat) {
             children.entry(parent).or_default().push(Process { pid, name });
@@ -86,7 +86,7 @@ pub fn is_other(pid: i32) -> bool {
     parse_stat(&stat).is_some()
 }
 
-/// Whether a process is alive and neither this one's descendant nor unknown.
+/// Whether a process is alive, known, and not a descendant of this one.
 pub fn is_outside(pid: i32) -> bool {
     let mut at = pid;
     // A chain of parents ends at a process that has none here.
@@ -172,7 +172,7 @@ fn kill_until_none(search: impl Fn() -> Vec<Process>, patience: Duration) -> u32
     }
 }
 
-/// Ends a shim and everything below it, whatever state the shim is in; how many processes there were below it.
+/// Ends a shim and everything below it, even if the shim is stopped. Returns how many processes were below it.
 ///
 /// The shim goes last: as long as it lives, even stopped, orphans of the tree become its children and can be found.
 pub fn end(shim: i32, patience: Duration) -> u32 {
@@ -182,7 +182,8 @@ pub fn end(shim: i32, patience: Duration) -> u32 {
     killed
 }
 
-/// Ends what shims that were killed have left to this process, their subreaper: every child that isn't spared, and all below.
+/// Ends the processes that killed shims left to this process, their subreaper: every child that isn't spared, and everything
+/// below it.
 pub fn end_orphans(spared: &[i32], patience: Duration) -> u32 {
     kill_until_none(|| below_except(own_pid(), spared), patience)
 }

@@ -1,9 +1,9 @@
 //! `podbayd supervise`: the process outside a local sandbox that owns what the sandbox can't clean up itself.
 //!
 //! It is started by the creator with three descriptors: the sandbox's listening socket as standard input, the *leash* as
-//! standard output, and a log as standard error. It makes the jail, with podbayd as its first process, and says on the leash how
-//! that went. From then on it waits: for the sandbox's end, for someone who asks for it on `supervisor.sock`, and, where the
-//! sandbox shall not outlive its creator, for the leash to be let go. Then it removes everything.
+//! standard output, and a log as standard error. It creates the jail, with podbayd as its first process, and reports the result
+//! on the leash. Then it waits for one of three things: the sandbox ends; a client connects to `supervisor.sock` to ask for
+//! its end; or, if the sandbox must not outlive its creator, the leash is closed. Finally it removes everything.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -26,16 +26,16 @@ use crate::serve;
 use crate::stderr_log::log_error;
 use crate::sys::{self, Fork};
 
-/// Makes the sandbox that a directory describes, and looks after it until its end.
+/// Creates the sandbox that a directory describes, and supervises it until it has ended.
 ///
 /// # Errors
-/// When the descriptors aren't there or nothing can be said on the leash.
+/// When a descriptor is missing, or nothing can be written to the leash.
 pub fn run(dir: &Path) -> io::Result<()> {
     let listener = sys::inherited(0)?;
     let mut leash = UnixStream::from(sys::inherited(1)?);
-    // As long as the listener is open, nobody else takes the directory for a dead sandbox's.
+    // While the listener is open, nobody takes this for the directory of a dead sandbox.
     let identity = DirectoryIdentity::of(dir)?;
-    // The creator waits for this process only; the one that goes on belongs to nobody.
+    // The creator waits for this process only; the child that continues is detached from it.
     if let Fork::Parent(_) = sys::fork()? {
         return Ok(());
     }
@@ -49,7 +49,7 @@ pub fn run(dir: &Path) -> io::Result<()> {
             fs::set_permissions(&control, fs::Permissions::from_mode(0o600))?;
             Ok(listener)
         })
-        .map_err(|error| format!("the supervisor's socket can't be made: {error}"))
+        .map_err(|error| format!("can't create the supervisor's socket: {error}"))
         .and_then(|control| start(dir, &listener).map(|(spec, jailed)| (control, spec, jailed)));
     let (control, spec, jailed) = match made {
         Ok(made) => made,
@@ -68,14 +68,14 @@ pub fn run(dir: &Path) -> io::Result<()> {
             let end = spec.ttl_ms.and_then(|ttl| begun.checked_add(Duration::from_millis(ttl)));
             sandbox.wait(&control, (spec.leashed || spec.unconfirmed).then_some(&leash), end)
         }
-        // The creator has died in the middle of creating, or nothing can be written: nobody has this sandbox.
+        // The creator died during creation, or nothing can be written: nobody knows of this sandbox.
         Err(error) => {
-            log_error(format_args!("nobody could be told of the sandbox: {error}"));
+            log_error(format_args!("can't report the sandbox to its creator: {error}"));
             None
         }
     };
     sandbox.end();
-    // Whoever asked, here or in the queue, hears of the end by the end of the connection: the kernel closes it, after
+    // Clients that asked for the end, accepted or still queued, notice it when the kernel closes their connection, after
     // everything else of this process is gone.
     std::mem::forget((asked, control, leash, alive));
     Ok(())
@@ -100,7 +100,7 @@ fn start(dir: &Path, listener: &OwnedFd) -> Result<(Spec, Jailed), String> {
         ..serve::Options::default()
     };
     match spec.jail.isolation {
-        Isolation::Namespaces => options.walls.filter = Some(CommandFilter::Local),
+        Isolation::Namespaces => options.restrictions.filter = Some(CommandFilter::Local),
         Isolation::Landlock => {
             without_namespaces(dir, &mut spec.jail, &mut options).map_err(|error| error.to_string())?;
         }
@@ -117,15 +117,15 @@ fn start(dir: &Path, listener: &OwnedFd) -> Result<(Spec, Jailed), String> {
     Ok((spec, jailed))
 }
 
-/// Paths are the host's there, and commands are confined more than podbayd.
+/// Without namespaces, paths are the host's, and commands are confined more than podbayd.
 fn without_namespaces(dir: &Path, jail: &mut Jail, options: &mut serve::Options) -> Result<(), JailError> {
     podbay_jail::make_host_dirs(dir, jail)?;
-    // Should the sandbox's guardian be killed, what it guarded becomes ours to end.
+    // If the sandbox's guardian is killed, its processes become this process's children, which it has to end.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|error| JailError::from(FailedStep::new("become a subreaper", error)))?;
     options.state = jail.state.clone().unwrap_or_default();
     options.workdir = jail.workspace.clone();
-    options.walls.confinement = Some(CommandConfinement::of(jail)?);
+    options.restrictions.confinement = Some(CommandConfinement::of(jail)?);
     options.elsewhere = jail.workspace.iter().map(|place| (WORKSPACE.into(), place.clone())).collect();
     Ok(())
 }
@@ -137,7 +137,7 @@ struct Supervised {
 }
 
 impl Supervised {
-    /// Writes down what was made, for those who have to clean up should this process be killed.
+    /// Records what was created, so that others can clean up if this process is killed.
     fn record(&self) -> io::Result<Started> {
         let first = self.jailed.pid().as_raw_nonzero().get().unsigned_abs();
         let started = Started {
@@ -154,7 +154,7 @@ impl Supervised {
         Ok(started)
     }
 
-    /// Waits for the end, or for a reason to bring it about. Whoever asked for it is still connected.
+    /// Waits until the sandbox has ended or has to be ended. A client that asked for it stays connected.
     fn wait(&self, control: &UnixListener, mut leash: Option<&UnixStream>, end: Option<Instant>) -> Option<UnixStream> {
         loop {
             let mut fds = vec![
@@ -162,8 +162,8 @@ impl Supervised {
                 PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN),
             ];
             fds.extend(leash.map(|leash| PollFd::from_borrowed_fd(leash.as_fd(), PollFlags::IN)));
-            // podbayd ends by itself when its time is up. It shares the sandbox with whatever runs there, so its word
-            // isn't enough.
+            // podbayd exits when its time is up. But it shares the sandbox with untrusted processes, so that isn't
+            // relied on.
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             let left = left.map(|left| Timespec {
                 tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
@@ -174,7 +174,7 @@ impl Supervised {
                 Ok(_) => {}
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(error) => {
-                    log_error(format_args!("the supervisor can't wait: {error}"));
+                    log_error(format_args!("the supervisor can't wait for events: {error}"));
                     return None;
                 }
             }
@@ -186,7 +186,7 @@ impl Supervised {
                 return None;
             }
             if happened.get(2) == Some(&true) {
-                // A word from the creator takes the leash off; silence to the end doesn't.
+                // A byte from the creator releases the leash; closing it without one doesn't.
                 match leash.map(|mut leash| leash.read(&mut [0])) {
                     Some(Ok(1..)) => leash = None,
                     _ => return None,
@@ -197,7 +197,7 @@ impl Supervised {
 
     fn end(&mut self) {
         let ended = self.jailed.kill().and_then(|()| self.jailed.wait()).and_then(|_| {
-            // Only a guardian that was killed leaves any.
+            // Processes remain only if the guardian was killed.
             podbay_jail::end_descendants();
             self.jailed.cleanup()
         });

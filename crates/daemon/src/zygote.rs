@@ -13,10 +13,10 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::OnceCell;
 
+use crate::command_restrictions::{CommandRestrictions, EnforcedRestrictions};
 use crate::descriptors;
 use crate::sealed::Program;
 use crate::sys::{self, Fork, Reaped};
-use crate::walls::{Standing, Walls};
 
 /// The number of the confinement's descriptor; the socket has 3.
 const CONFINEMENT_FD: i32 = 4;
@@ -29,8 +29,8 @@ const DESCRIPTORS: usize = descriptors::MOST;
 pub struct Zygote {
     socket: UnixStream,
     pid: i32,
-    walls: Walls,
-    standing: OnceCell<Standing>,
+    restrictions: CommandRestrictions,
+    enforced: OnceCell<EnforcedRestrictions>,
 }
 
 /// A zygote that was forked before there was an asynchronous runtime.
@@ -40,14 +40,14 @@ pub struct Forked(std::os::unix::net::UnixStream, i32);
 ///
 /// # Errors
 /// When the kernel has no room for a socket or a process, or can't confine commands as it must.
-pub fn fork(walls: &Walls) -> io::Result<Forked> {
+pub fn fork(restrictions: &CommandRestrictions) -> io::Result<Forked> {
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-    let confinement = walls.prepare_confinement()?;
+    let confinement = restrictions.prepare_confinement()?;
     match sys::fork()? {
         Fork::Parent(pid) => Ok(Forked(ours, pid)),
         Fork::Child => {
             drop(ours);
-            std::process::exit(main(theirs.into(), walls, confinement));
+            std::process::exit(main(theirs.into(), restrictions, confinement));
         }
     }
 }
@@ -57,17 +57,17 @@ impl Zygote {
     ///
     /// # Errors
     /// When the socket can't be watched.
-    pub fn new(forked: Forked, walls: Walls) -> io::Result<Self> {
+    pub fn new(forked: Forked, restrictions: CommandRestrictions) -> io::Result<Self> {
         forked.0.set_nonblocking(true)?;
-        Ok(Self { socket: UnixStream::from_std(forked.0)?, pid: forked.1, walls, standing: OnceCell::new() })
+        Ok(Self { socket: UnixStream::from_std(forked.0)?, pid: forked.1, restrictions, enforced: OnceCell::new() })
     }
 
     /// What confines the commands that it starts.
     ///
     /// # Errors
     /// When it died before it could report.
-    pub async fn standing(&self) -> io::Result<&Standing> {
-        self.standing
+    pub async fn enforced_restrictions(&self) -> io::Result<&EnforcedRestrictions> {
+        self.enforced
             .get_or_try_init(async || {
                 let mut line = Vec::new();
                 while line.last() != Some(&b'\n') {
@@ -89,15 +89,15 @@ impl Zygote {
     /// When podbayd's own program can't be run.
     pub fn restart(&self) -> io::Result<Self> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-        let walls = serde_json::to_string(&self.walls)?;
+        let restrictions = serde_json::to_string(&self.restrictions)?;
         let theirs = OwnedFd::from(theirs);
         let child = Program::own().spawn(|command| {
-            command.arg("zygote").arg("--walls").arg(&walls).stdout(Stdio::null());
+            command.arg("zygote").arg("--restrictions").arg(&restrictions).stdout(Stdio::null());
             if let Ok(theirs) = theirs.try_clone() {
                 command.stdin(Stdio::from(theirs));
             }
         })?;
-        Self::new(Forked(ours, child.id() as i32), self.walls.clone())
+        Self::new(Forked(ours, child.id() as i32), self.restrictions.clone())
     }
 
     /// Its process id. It is a child of podbayd.
@@ -119,9 +119,9 @@ impl Zygote {
     }
 }
 
-/// Runs the zygote until podbayd is gone. Its children, the shims, stay. It enters the walls, and so does all that it starts;
+/// Runs the zygote until podbayd is gone. Its children, the shims, stay. The restrictions hold for it and everything that it starts;
 /// commands also enter a confinement of their own.
-pub fn main(socket: OwnedFd, walls: &Walls, confinement: Option<PreparedConfinement>) -> i32 {
+pub fn main(socket: OwnedFd, restrictions: &CommandRestrictions, confinement: Option<PreparedConfinement>) -> i32 {
     // A restarted zygote runs podbayd's program again, which makes its memory readable unless that is a sealed copy.
     sys::set_undumpable();
     sys::default_signals();
@@ -139,8 +139,8 @@ pub fn main(socket: OwnedFd, walls: &Walls, confinement: Option<PreparedConfinem
     };
     let Ok(socket) = sys::move_to_three(away) else { return 1 };
     sys::close_from(if confinement.is_some() { CONFINEMENT_FD + 1 } else { CONFINEMENT_FD });
-    let Ok(standing) = walls.enter() else { return 1 };
-    if !tell(&socket, &standing) {
+    let Ok(enforced) = restrictions.enter() else { return 1 };
+    if !tell(&socket, &enforced) {
         return 1;
     }
     let Ok(children) = sys::child_signals() else { return 1 };
@@ -178,13 +178,13 @@ pub fn main(socket: OwnedFd, walls: &Walls, confinement: Option<PreparedConfinem
 }
 
 /// Reports what confines commands. It is small enough to fit into the socket's buffer at once.
-fn tell(socket: &OwnedFd, standing: &Standing) -> bool {
-    let Ok(mut line) = serde_json::to_vec(standing) else { return false };
+fn tell(socket: &OwnedFd, enforced: &EnforcedRestrictions) -> bool {
+    let Ok(mut line) = serde_json::to_vec(enforced) else { return false };
     line.push(b'\n');
     rustix::io::write(socket, &line).is_ok_and(|written| written == line.len())
 }
 
 fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<[OwnedFd; DESCRIPTORS]>> {
     let Some((_, fds)) = descriptors::receive(socket)? else { return Ok(None) };
-    fds.try_into().map(Some).map_err(|_| io::Error::other("a message to the zygote came without its descriptors"))
+    fds.try_into().map(Some).map_err(|_| io::Error::other("a message to the zygote arrived without its descriptors"))
 }

@@ -53,7 +53,7 @@ impl Deadline {
     }
 
     pub(crate) fn detail(&self) -> String {
-        format!("the time of {} ms was over; start further down or be more specific", self.milliseconds)
+        format!("the time limit of {} ms was reached; start in a subdirectory or be more specific", self.milliseconds)
     }
 }
 

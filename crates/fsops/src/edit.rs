@@ -182,7 +182,10 @@ pub(crate) fn replace(content: &[u8], old: &[u8], new: &[u8], all: bool, path: &
     }
     let trimmed = old.strip_suffix(b"\n").filter(|trimmed| !trimmed.is_empty());
     let message = match trimmed.is_some_and(|trimmed| content.ends_with(trimmed)) {
-        true => "the text to replace isn't in the file: it ends with a line break and the file doesn't; leave it out",
+        true => {
+            "the text to replace isn't in the file: it ends with a line break and the file doesn't; omit the line \
+                 break"
+        }
         false => "the text to replace isn't in the file",
     };
     Err(Error::at(ErrorCode::StringNotFound, path, message))

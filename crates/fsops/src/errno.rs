@@ -31,7 +31,7 @@ fn describe(error: &io::Error) -> (ErrorCode, Option<&'static str>) {
         };
     };
     match errno {
-        Errno::NOENT => (Code::NotFound, Some("there is no such file or directory")),
+        Errno::NOENT => (Code::NotFound, Some("no such file or directory")),
         Errno::ACCESS | Errno::PERM => (Code::PermissionDenied, Some("permission denied for the sandbox's user")),
         Errno::ISDIR => (Code::IsDirectory, Some("is a directory, not a file")),
         Errno::NOTDIR => (Code::NotADirectory, Some("a part of the path isn't a directory")),

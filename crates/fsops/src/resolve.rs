@@ -197,7 +197,7 @@ impl<'a> Resolver<'a> {
                     Some(below) => Ok((below.to_vec(), shown)),
                     None => {
                         let message =
-                            format!("is outside of the root '{}' of this scope", RawPath::from(absolute(&root.names)));
+                            format!("is outside the root '{}' of this scope", RawPath::from(absolute(&root.names)));
                         Err(Error::at(ErrorCode::EscapesRoot, path, message))
                     }
                 }

@@ -160,7 +160,7 @@ impl<'a> Walk<'a> {
         }
         if self.levels.len() >= MAX_DEPTH {
             let path = self.named(&found.path);
-            let message = format!("lies more than {MAX_DEPTH} levels below the start: start further down");
+            let message = format!("is more than {MAX_DEPTH} levels below the start: start in a subdirectory");
             self.gaps.unreadable(&Error::at(ErrorCode::Unsupported, &path, message));
             return;
         }

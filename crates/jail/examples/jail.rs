@@ -40,8 +40,8 @@ fn main() -> ExitCode {
         .map_err(|error| error.to_string())
         .and_then(|mut jailed| jailed.wait().and_then(|_| jailed.cleanup()).map_err(|error| error.to_string()));
     match ended {
-        Ok(podbay_jail::Exit::Code(code)) => ExitCode::from(code as u8),
-        Ok(podbay_jail::Exit::Signal(signal)) => ExitCode::from(128 + signal as u8),
+        Ok(podbay_jail::JailExit::Code(code)) => ExitCode::from(code as u8),
+        Ok(podbay_jail::JailExit::Signal(signal)) => ExitCode::from(128 + signal as u8),
         Err(error) => {
             eprintln!("jail: {error}");
             ExitCode::FAILURE

@@ -5,7 +5,7 @@
 
 use std::os::fd::AsFd;
 
-use podbay_jail::{Jail, Limits, spawn};
+use podbay_jail::{Jail, JailLimits, spawn};
 
 fn now() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -23,7 +23,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut jail = Jail::new(format!("time-{round}"));
         jail.workspace = workspace.clone();
         if limited {
-            jail.limits = Limits { memory: Some(256 << 20), cpu: Some(1.0), processes: Some(64), ..Limits::default() };
+            jail.limits =
+                JailLimits { memory: Some(256 << 20), cpu: Some(1.0), processes: Some(64), ..JailLimits::default() };
         }
         let start = now();
         let mut jailed = spawn(&jail, &[write.as_fd()], || {

@@ -14,7 +14,7 @@ use rustix::process::Pid;
 use self::hierarchies::Hierarchies;
 pub use self::orphans::sweep;
 use crate::error::{FailedStep, Step};
-use crate::limits::{InForce, Limits};
+use crate::limits::{InForce, JailLimits};
 
 /// The beginning of every group's name. An id follows, and pid and start time of the maker.
 const PREFIX: &str = "podbay-jail-";
@@ -29,7 +29,7 @@ pub struct Cgroup {
 
 impl Cgroup {
     /// Makes the groups that the limits need, as far as this machine allows, and reports which limits they enforce.
-    pub fn make(id: &str, limits: &Limits) -> (Option<Self>, Vec<InForce>) {
+    pub fn make(id: &str, limits: &JailLimits) -> (Option<Self>, Vec<InForce>) {
         let mut report = Vec::new();
         let mut directories = Vec::new();
         let settings = setting::settings(limits);
@@ -110,7 +110,7 @@ impl Cgroup {
 
 /// Whether a sandbox's memory can be limited on this machine, found out by making a group and removing it again.
 pub fn can_limit_memory() -> bool {
-    let limits = Limits { memory: Some(64 << 20), ..Limits::default() };
+    let limits = JailLimits { memory: Some(64 << 20), ..JailLimits::default() };
     // If the group can't be removed, it is empty, and the next sweep removes it.
     Cgroup::make("probe", &limits).0.is_some_and(|group| group.remove().is_ok())
 }

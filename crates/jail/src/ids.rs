@@ -39,7 +39,7 @@ impl Ids {
             return Ok(Self { uid, gid, privileged: false, maps: RefCell::default() });
         }
         let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::SETUID | CapabilitySet::SETGID;
-        let held = capabilities(None).step(|| "read our own capabilities".into())?.effective;
+        let held = capabilities(None).step(|| "read this process's capabilities".into())?.effective;
         if !held.contains(needed) {
             return Err(JailError::Unsupported {
                 what: "namespaces as root".into(),
@@ -112,7 +112,7 @@ impl Who {
             why,
             fix: fix.into(),
         };
-        let held = capabilities(None).step(|| "read our own capabilities".into())?.effective;
+        let held = capabilities(None).step(|| "read this process's capabilities".into())?.effective;
         if !held.contains(NEEDED) {
             let why = format!("root lacks {:?}, and a sandbox never runs as root", NEEDED - held);
             return Err(unsupported(why, "run as an ordinary user, or give the container these capabilities"));
@@ -127,7 +127,7 @@ impl Who {
         match owner.st_uid {
             0 => {
                 let reason = "belongs to root, and a sandbox never runs as root: chown it to the user that the sandbox \
-                              should run as, or leave it out for a temporary one";
+                              should run as, or omit it for a temporary one";
                 Err(JailError::invalid("workspace", workspace.display(), reason))
             }
             uid => Ok(Self { uid, gid: owner.st_gid, switches: true }),

@@ -7,7 +7,7 @@ pub use podbay_proto::layout::{ARTEFACT_PATHS as ARTEFACTS, STATE_DIR as STATE, 
 use serde::{Deserialize, Serialize};
 
 use crate::error::JailError;
-use crate::limits::Limits;
+use crate::limits::JailLimits;
 
 /// The user id inside, whatever the user outside.
 pub const INSIDE_UID: u32 = 1000;
@@ -43,7 +43,7 @@ pub struct Jail {
     pub network: Network,
     /// Resource limits.
     #[serde(default)]
-    pub limits: Limits,
+    pub limits: JailLimits,
     /// Environment variables inside, which override the default ones.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
@@ -67,7 +67,7 @@ impl Jail {
             temporary: None,
             mounts: Vec::new(),
             network: Network::default(),
-            limits: Limits::default(),
+            limits: JailLimits::default(),
             env: BTreeMap::new(),
             hostname: default_hostname(),
         }

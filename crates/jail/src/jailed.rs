@@ -11,7 +11,7 @@ use crate::limits::InForce;
 
 /// How a jail ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exit {
+pub enum JailExit {
     /// The function that it ran returned this.
     Code(i32),
     /// A signal killed it.
@@ -26,7 +26,7 @@ pub struct Jailed {
     pub(crate) cgroup: Option<Cgroup>,
     pub(crate) limits: Vec<InForce>,
     pub(crate) host_uid: u32,
-    pub(crate) exit: Option<Exit>,
+    pub(crate) exit: Option<JailExit>,
     /// The signal that makes the first process end all others: KILL for PID 1 of a namespace, TERM for a guardian.
     pub(crate) end_by: Signal,
 }
@@ -58,7 +58,7 @@ impl Jailed {
     }
 
     /// Waits until the jail has ended. When this returns, all of its processes are gone.
-    pub fn wait(&mut self) -> Result<Exit, FailedStep> {
+    pub fn wait(&mut self) -> Result<JailExit, FailedStep> {
         self.end(WaitIdOptions::EXITED)?.ok_or_else(|| FailedStep {
             step: "wait for the sandbox".into(),
             errno: 0,
@@ -67,11 +67,11 @@ impl Jailed {
     }
 
     /// How the jail ended, if it has; doesn't wait.
-    pub fn try_wait(&mut self) -> Result<Option<Exit>, FailedStep> {
+    pub fn try_wait(&mut self) -> Result<Option<JailExit>, FailedStep> {
         self.end(WaitIdOptions::EXITED | WaitIdOptions::NOHANG)
     }
 
-    fn end(&mut self, options: WaitIdOptions) -> Result<Option<Exit>, FailedStep> {
+    fn end(&mut self, options: WaitIdOptions) -> Result<Option<JailExit>, FailedStep> {
         if self.exit.is_some() {
             return Ok(self.exit);
         }
@@ -82,8 +82,8 @@ impl Jailed {
             }
         };
         self.exit = status.map(|status| match status.exit_status() {
-            Some(code) => Exit::Code(code),
-            None => Exit::Signal(status.terminating_signal().unwrap_or(libc::SIGKILL)),
+            Some(code) => JailExit::Code(code),
+            None => JailExit::Signal(status.terminating_signal().unwrap_or(libc::SIGKILL)),
         });
         Ok(self.exit)
     }
@@ -100,7 +100,7 @@ impl Jailed {
     }
 
     /// Kills the jail, removes its control groups, and returns how it ended.
-    pub fn cleanup(&mut self) -> Result<Exit, FailedStep> {
+    pub fn cleanup(&mut self) -> Result<JailExit, FailedStep> {
         self.kill()?;
         let exit = self.wait()?;
         if let Some(cgroup) = &self.cgroup {

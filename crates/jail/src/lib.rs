@@ -9,11 +9,11 @@
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use podbay_jail::{Jail, Limits, spawn};
+//! use podbay_jail::{Jail, JailLimits, spawn};
 //!
 //! let mut jail = Jail::new("pb-example");
 //! jail.workspace = Some("/srv/project".into());
-//! jail.limits = Limits { memory: Some(512 << 20), processes: Some(256), ..Limits::default() };
+//! jail.limits = JailLimits { memory: Some(512 << 20), processes: Some(256), ..JailLimits::default() };
 //! let mut jailed = spawn(&jail, &[], || {
 //!     let done = std::process::Command::new("make").status();
 //!     i32::from(!done.is_ok_and(|status| status.success()))
@@ -78,10 +78,10 @@ pub use error::{FailedStep, JailError};
 pub use host_dirs::make_host_dirs;
 pub use ids::own_id;
 pub use jail::{ARTEFACTS, INSIDE_GID, INSIDE_UID, INSIDE_USER, Isolation, Jail, Mount, Network, STATE, WORKSPACE};
-pub use jailed::{Exit, Jailed};
+pub use jailed::{JailExit, Jailed};
 pub use landlock::domain::{Domain, ESCALATION, Entered};
-pub use limits::{InForce, Limits};
-pub use probe::{Finding, Report, probe};
+pub use limits::{InForce, JailLimits};
+pub use probe::{ProbeFinding, ProbeReport, probe};
 pub use process_tree::{end_descendants, start_time};
 pub use seccomp::CommandFilter;
 pub use seccomp_notify::SeccompListener;

@@ -10,7 +10,7 @@ use crate::jail::{Isolation, Jail};
 /// Resource limits of a jail. [`Jailed::limits`](crate::Jailed::limits) says which of them are enforced, and by what.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Limits {
+pub struct JailLimits {
     /// Bytes of memory, swap included.
     #[serde(default)]
     pub memory: Option<u64>,
@@ -28,7 +28,7 @@ pub struct Limits {
     pub descriptors: Option<u64>,
 }
 
-impl Limits {
+impl JailLimits {
     pub(crate) fn validate(&self) -> Result<(), JailError> {
         const MIB: u64 = 1 << 20;
         let least = [
@@ -58,7 +58,7 @@ impl Limits {
 /// A requested limit, and what enforces it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InForce {
-    /// The field of [`Limits`](crate::Limits): `memory`, `cpu`, `processes`, `disk`, `descriptors`.
+    /// The field of [`JailLimits`](crate::JailLimits): `memory`, `cpu`, `processes`, `disk`, `descriptors`.
     pub limit: String,
     /// What enforces it; `None` if nothing does.
     pub by: Option<String>,
@@ -198,11 +198,11 @@ mod tests {
     #[test]
     fn limits_that_let_nothing_run_are_refused() {
         let with = |limits| Jail { limits, ..Jail::new("pb-x") }.validate();
-        assert!(with(Limits { memory: Some(1024), ..Limits::default() }).is_err());
-        assert!(with(Limits { processes: Some(1), ..Limits::default() }).is_err());
+        assert!(with(JailLimits { memory: Some(1024), ..JailLimits::default() }).is_err());
+        assert!(with(JailLimits { processes: Some(1), ..JailLimits::default() }).is_err());
         for cpu in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            assert!(with(Limits { cpu: Some(cpu), ..Limits::default() }).is_err(), "{cpu}");
+            assert!(with(JailLimits { cpu: Some(cpu), ..JailLimits::default() }).is_err(), "{cpu}");
         }
-        assert!(with(Limits { cpu: Some(0.5), memory: Some(64 << 20), ..Limits::default() }).is_ok());
+        assert!(with(JailLimits { cpu: Some(0.5), memory: Some(64 << 20), ..JailLimits::default() }).is_ok());
     }
 }

@@ -10,22 +10,22 @@ use serde::{Deserialize, Serialize};
 use crate::cgroup::Cgroup;
 use crate::ids::{self, Ids, Who};
 use crate::jail::{Isolation, Jail};
-use crate::limits::Limits;
+use crate::limits::JailLimits;
 use crate::sys::{self, Cloned, MountAttr};
 use crate::{host_mounts, landlock};
 
 /// What jails can have on this machine, for this user.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Report {
+pub struct ProbeReport {
     /// The strongest isolation that works; `None` if no jail can be made.
     pub isolation: Option<Isolation>,
     /// The result of each check.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<ProbeFinding>,
 }
 
 /// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
+pub struct ProbeFinding {
     /// What was checked.
     pub what: String,
     /// Whether it is available.
@@ -36,7 +36,7 @@ pub struct Finding {
     pub fix: Option<String>,
 }
 
-impl Finding {
+impl ProbeFinding {
     fn has(what: &str, detail: impl Into<String>) -> Self {
         Self { what: what.into(), available: true, detail: detail.into(), fix: None }
     }
@@ -48,7 +48,7 @@ impl Finding {
 
 /// Checks this machine, by trying where possible. It leaves nothing behind, and may be called from a process with several
 /// threads.
-pub fn probe() -> Report {
+pub fn probe() -> ProbeReport {
     let namespaces = namespaces();
     let landlock = landlock();
     let root = rustix::process::geteuid().is_root();
@@ -63,7 +63,7 @@ pub fn probe() -> Report {
         findings.push(idmapped_mounts(&std::env::temp_dir()));
     }
     findings.extend(limits());
-    Report { isolation, findings }
+    ProbeReport { isolation, findings }
 }
 
 /// The likeliest reason for a refused namespace or mount, its fix, and the alternative.
@@ -81,16 +81,16 @@ pub(crate) fn instead() -> &'static str {
 }
 
 /// Checks whether a jail can be made without namespaces.
-fn landlock_alone() -> Finding {
+fn landlock_alone() -> ProbeFinding {
     const WHAT: &str = "isolation without namespaces (landlock)";
     let abi = landlock::abi();
     if abi < landlock::SCOPED {
         let detail = landlock::lacking(abi, landlock::SCOPED);
-        return Finding::lacks(WHAT, detail, "use Linux 6.12 or newer, booted with `landlock` in its `lsm=` list");
+        return ProbeFinding::lacks(WHAT, detail, "use Linux 6.12 or newer, booted with `landlock` in its `lsm=` list");
     }
     match Who::of(&Jail::new("probe")) {
-        Ok(_) => Finding::has(WHAT, "files, signals and sockets; protects less than namespaces"),
-        Err(error) => Finding::lacks(WHAT, error.to_string(), "run as an ordinary user"),
+        Ok(_) => ProbeFinding::has(WHAT, "files, signals and sockets; protects less than namespaces"),
+        Err(error) => ProbeFinding::lacks(WHAT, error.to_string(), "run as an ordinary user"),
     }
 }
 
@@ -125,15 +125,15 @@ const PRIVATE: u8 = 1;
 const PROC: u8 = 2;
 const DONE: u8 = 3;
 
-fn namespaces() -> Finding {
+fn namespaces() -> ProbeFinding {
     const WHAT: &str = "namespaces (user, mount, pid, net, ipc, uts)";
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     if let Err(error) = Ids::choose("probe") {
-        return Finding::lacks(WHAT, error.to_string(), format!("see the reason{}", instead()));
+        return ProbeFinding::lacks(WHAT, error.to_string(), format!("see the reason{}", instead()));
     }
     match try_namespaces() {
-        Ok((DONE, _)) => Finding::has(WHAT, format!("Linux {release}")),
-        Ok((PROC, errno)) => Finding::lacks(
+        Ok((DONE, _)) => ProbeFinding::has(WHAT, format!("Linux {release}")),
+        Ok((PROC, errno)) => ProbeFinding::lacks(
             WHAT,
             format!("can't mount a new /proc: {}", std::io::Error::from_raw_os_error(errno)),
             format!(
@@ -144,13 +144,13 @@ fn namespaces() -> Finding {
         ),
         Ok((_, libc::ENOSYS)) => {
             let detail = format!("Linux {release} has no mount_setattr");
-            Finding::lacks(WHAT, detail, "use Linux 5.12 or newer")
+            ProbeFinding::lacks(WHAT, detail, "use Linux 5.12 or newer")
         }
         Ok((_, errno)) => {
             let detail = format!("can't change mounts: {}", std::io::Error::from_raw_os_error(errno));
-            Finding::lacks(WHAT, detail, refused())
+            ProbeFinding::lacks(WHAT, detail, refused())
         }
-        Err(error) => Finding::lacks(WHAT, error.to_string(), refused()),
+        Err(error) => ProbeFinding::lacks(WHAT, error.to_string(), refused()),
     }
 }
 
@@ -206,20 +206,20 @@ fn trial() -> Result<(), (u8, i32)> {
     proc().map_err(|error| (PROC, error.raw_os_error()))
 }
 
-fn seccomp() -> Finding {
+fn seccomp() -> ProbeFinding {
     match fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail") {
         Ok(actions) if actions.split_ascii_whitespace().any(|action| action == "errno") => {
-            Finding::has("seccomp", "filters work")
+            ProbeFinding::has("seccomp", "filters work")
         }
-        Ok(actions) => Finding::lacks("seccomp", format!("only {}", actions.trim()), "use Linux 4.14 or newer"),
-        Err(error) => Finding::lacks("seccomp", error.to_string(), "use a kernel with CONFIG_SECCOMP_FILTER"),
+        Ok(actions) => ProbeFinding::lacks("seccomp", format!("only {}", actions.trim()), "use Linux 4.14 or newer"),
+        Err(error) => ProbeFinding::lacks("seccomp", error.to_string(), "use a kernel with CONFIG_SECCOMP_FILTER"),
     }
 }
 
-fn landlock() -> Finding {
+fn landlock() -> ProbeFinding {
     const WHAT: &str = "Landlock";
     match landlock::abi() {
-        abi @ 0..landlock::REFER => Finding::lacks(
+        abi @ 0..landlock::REFER => ProbeFinding::lacks(
             WHAT,
             format!(
                 "{}; commands can change podbayd's records in their sandbox",
@@ -227,20 +227,22 @@ fn landlock() -> Finding {
             ),
             "use Linux 5.19 or newer, booted with `lsm=landlock,…` (the current list is in /sys/kernel/security/lsm)",
         ),
-        abi @ landlock::REFER..landlock::SCOPED => Finding::has(
+        abi @ landlock::REFER..landlock::SCOPED => ProbeFinding::has(
             WHAT,
             format!(
-                "ABI {abi}: protects files and podbayd's records; signals and abstract sockets from ABI 6 (Linux 6.12) on"
+                "ABI {abi}: protects files and podbayd's records; signals and abstract sockets from ABI 6 (Linux \
+                 6.12) on"
             ),
         ),
-        abi => {
-            Finding::has(WHAT, format!("ABI {abi}: protects files, podbayd's records, signals and abstract sockets"))
-        }
+        abi => ProbeFinding::has(
+            WHAT,
+            format!("ABI {abi}: protects files, podbayd's records, signals and abstract sockets"),
+        ),
     }
 }
 
 /// Checks the file system of one directory.
-pub(crate) fn idmapped_mounts(directory: &Path) -> Finding {
+pub(crate) fn idmapped_mounts(directory: &Path) -> ProbeFinding {
     let what = format!("idmapped mounts on {}", directory.display());
     let fix = "keep workspaces on ext4, xfs, btrfs or tmpfs, or run as an ordinary user";
     let tried = || -> Result<(), String> {
@@ -251,22 +253,22 @@ pub(crate) fn idmapped_mounts(directory: &Path) -> Finding {
         ids::apply_idmap(&tree, &namespace).map_err(|error| error.to_string())
     };
     match tried() {
-        Ok(()) => Finding::has(&what, "files that a sandbox makes belong to the directory's owner"),
-        Err(reason) => Finding::lacks(&what, reason, fix),
+        Ok(()) => ProbeFinding::has(&what, "files that a sandbox makes belong to the directory's owner"),
+        Err(reason) => ProbeFinding::lacks(&what, reason, fix),
     }
 }
 
-fn limits() -> Vec<Finding> {
-    let wanted = Limits { memory: Some(64 << 20), cpu: Some(1.0), processes: Some(64), ..Limits::default() };
+fn limits() -> Vec<ProbeFinding> {
+    let wanted = JailLimits { memory: Some(64 << 20), cpu: Some(1.0), processes: Some(64), ..JailLimits::default() };
     let (group, report) = Cgroup::make("probe", &wanted);
-    let mut findings: Vec<Finding> = report
+    let mut findings: Vec<ProbeFinding> = report
         .into_iter()
         .map(|entry| {
             let what = format!("limit on {}", entry.limit);
             match (entry.by, entry.limit.as_str()) {
-                (Some(by), _) => Finding::has(&what, format!("by {by}")),
-                (None, "processes") => Finding::has(&what, "by rlimit, per sandbox"),
-                (None, _) => Finding::lacks(
+                (Some(by), _) => ProbeFinding::has(&what, format!("by {by}")),
+                (None, "processes") => ProbeFinding::has(&what, "by rlimit, per sandbox"),
+                (None, _) => ProbeFinding::lacks(
                     &what,
                     entry.note.unwrap_or_default(),
                     "run as root, or under `systemd-run --user --scope -p Delegate=yes`",
@@ -275,9 +277,9 @@ fn limits() -> Vec<Finding> {
         })
         .collect();
     if let Some(Err(failure)) = group.map(|group| group.remove()) {
-        findings.push(Finding::lacks("removing cgroups", failure.to_string(), "remove it manually"));
+        findings.push(ProbeFinding::lacks("removing cgroups", failure.to_string(), "remove it manually"));
     }
-    findings.push(Finding::has(
+    findings.push(ProbeFinding::has(
         "limit on disk",
         "all temporary files together by tmpfs; in host directories each file by rlimit, not their sum",
     ));

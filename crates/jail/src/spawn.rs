@@ -70,9 +70,7 @@ fn namespaced(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> i32) -
         Cloned::Parent { pid, pidfd } => (pid, pidfd),
         Cloned::Child => {
             drop(ours);
-            kept.push(theirs.as_raw_fd());
-            kept.sort_unstable();
-            kept.dedup();
+            keep_also(&mut kept, &theirs);
             let confine = || confine(jail, &ids, sources, &program, &theirs, &kept);
             run(&theirs, confine, inside)
         }
@@ -84,6 +82,13 @@ fn namespaced(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> i32) -
     let jailed = Jailed { pid, pidfd, cgroup, limits: report, host_uid, exit: None, end_by: Signal::KILL };
     let introduced = ids.write_maps(pid).and_then(|()| introduce(&ours));
     finish(jailed, introduced)
+}
+
+/// Adds a descriptor to the sorted list of those that stay open in the jail.
+pub(crate) fn keep_also(kept: &mut Vec<RawFd>, descriptor: &impl AsRawFd) {
+    kept.push(descriptor.as_raw_fd());
+    kept.sort_unstable();
+    kept.dedup();
 }
 
 /// Returns the running jail, or cleans up one that failed.
@@ -117,7 +122,7 @@ pub(crate) fn introduce(ours: &OwnedFd) -> Result<(), FailedStep> {
         [] => Err(FailedStep {
             step: "set up the sandbox".into(),
             errno: 0,
-            fix: Some("its process died: look for an out-of-memory kill in the kernel's log".into()),
+            fix: Some("its process died: look for an out-of-memory kill in the kernel log".into()),
         }),
         account => Err(FailedStep::decode(account)),
     }

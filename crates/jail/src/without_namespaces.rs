@@ -5,7 +5,7 @@
 //! the process that made the jail dies.
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
@@ -18,7 +18,7 @@ use crate::jailed::Jailed;
 use crate::landlock::Openable;
 use crate::process_tree::{kill_descendants, reap};
 use crate::seccomp::{LandlockProfile, Profile};
-use crate::spawn::{await_go, check_maker, descriptors, finish, handshake, introduce, run};
+use crate::spawn::{await_go, check_maker, descriptors, finish, handshake, introduce, keep_also, run};
 use crate::sys::{self, Cloned};
 use crate::{host_mounts, landlock, limits, privileges, seccomp};
 
@@ -46,9 +46,7 @@ pub(crate) fn spawn(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> 
         Cloned::Parent { pid, pidfd } => (pid, pidfd),
         Cloned::Child => {
             drop(ours);
-            kept.push(theirs.as_raw_fd());
-            kept.sort_unstable();
-            kept.dedup();
+            keep_also(&mut kept, &theirs);
             let guardian = rustix::process::getpid();
             guard(&theirs, || {
                 let confine = || confine(jail, workspace, &who, &openable, &program, guardian, &kept);

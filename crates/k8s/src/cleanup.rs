@@ -1,4 +1,4 @@
-//! The reaper: removes sandboxes that are over, and idle ones.
+//! The reaper: removes expired sandboxes, and idle ones.
 //!
 //! A run lists everything first, then removes what is over by what the cluster says, then asks the podbayd of each sandbox
 //! that looks idle. A run ends after a time: what it doesn't get to, or can't reach, is left to the next one.
@@ -119,7 +119,7 @@ impl<'a, M: Reaped> Run<'a, M> {
     pub(crate) fn must_end(&self, before: &str, cleaned: &mut Cleaned) -> bool {
         let over = self.is_over();
         if over {
-            cleaned.failed.push((before.into(), "no time left; the next run goes on".into()));
+            cleaned.failed.push((before.into(), "no time left; the next run continues".into()));
         }
         over
     }
@@ -128,7 +128,7 @@ impl<'a, M: Reaped> Run<'a, M> {
         Instant::now() >= self.end
     }
 
-    /// Removes those of all sandboxes that are over or idle.
+    /// Removes those of all expired sandboxes or idle.
     ///
     /// # Errors
     /// When the API server doesn't tell the time. What goes wrong with a single sandbox is in the result.
@@ -162,7 +162,9 @@ impl<'a, M: Reaped> Run<'a, M> {
             }
         }
         if late > 0 {
-            cleaned.failed.push(("sandboxes".into(), format!("no time left for {late} of them; the next run goes on")));
+            cleaned
+                .failed
+                .push(("sandboxes".into(), format!("no time left for {late} of them; the next run continues")));
         }
         Ok(())
     }

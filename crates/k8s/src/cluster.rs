@@ -92,7 +92,7 @@ impl Cluster {
             if !self.clock.is_known() {
                 let why =
                     asked.err().map_or_else(|| "its answers have no Date header".into(), |error| error.to_string());
-                return Err(Error::Cluster(format!("the API server's time isn't known: {why}")));
+                return Err(Error::Cluster(format!("the API server's time is unknown: {why}")));
             }
         }
         Ok(self.clock.now())

@@ -104,7 +104,8 @@ pub enum Error {
 
     /// The pod took too long to start.
     #[error(
-        "the sandbox's pod {pod} wasn't running after {seconds} s ({state}); raise startup_timeout if that is normal{events}"
+        "the sandbox's pod {pod} wasn't running after {seconds} s ({state}); raise startup_timeout if that is \
+         normal{events}"
     )]
     StartupTimeout {
         /// Namespace and name.
@@ -135,7 +136,7 @@ pub enum Error {
     SandboxNotFound(String),
 
     /// Something of that name exists, and Podbay didn't create it, or not as a sandbox.
-    #[error("{0} exists and isn't a sandbox of Podbay's: choose another id or namespace")]
+    #[error("{0} exists and isn't a Podbay sandbox: choose another id or namespace")]
     NotOurs(String),
 
     /// Another client replaced the pod that this one was starting.

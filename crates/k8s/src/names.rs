@@ -85,7 +85,7 @@ pub(crate) fn of_id<'a>(id: &'a str, namespace: &str) -> Result<&'a str> {
         Some((space, _)) => {
             let space: String = space.chars().take(63).collect();
             return Err(Error::Config(format!(
-                "the sandbox is in namespace {space:?}, and this provider in {namespace:?}"
+                "the sandbox is in namespace {space:?}, but this provider uses {namespace:?}"
             )));
         }
         None => id,
@@ -112,7 +112,8 @@ pub(crate) fn check_label(what: &str, name: &str) -> Result<()> {
     }
     let shown: String = name.chars().take(100).collect();
     Err(Error::Config(format!(
-        "{shown:?} can't be the name of a {what}: use 1 to 63 lower-case letters, digits or '-', with a letter or digit at both ends"
+        "{shown:?} can't be the name of a {what}: use 1 to 63 lower-case letters, digits or '-', with a letter or \
+         digit at both ends"
     )))
 }
 

@@ -55,7 +55,7 @@ pub(crate) async fn create(
         Err(error) => {
             // The supervisor has done this already if it got that far.
             if let Err(second) = remove_sandbox(dir, identity) {
-                tracing::warn!(id, error = %second, "can't remove what was created of a sandbox that failed to start");
+                tracing::warn!(id, error = %second, "can't remove the remains of a sandbox that failed to start");
             }
             Err(error)
         }

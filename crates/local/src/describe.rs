@@ -1,6 +1,6 @@
 //! Describing one sandbox.
 
-use podbay_client::Protection;
+use podbay_client::ProtectionReport;
 use podbay_client::description::{self, Limit};
 use podbay_client::provider::{Listed, Phase};
 use podbay_jail::{InForce, Isolation, Jail, Network};
@@ -13,7 +13,7 @@ use crate::sandbox_dir::{SandboxDir, check_name};
 /// Everything that is known about a local sandbox.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Description {
+pub struct LocalDescription {
     /// What a list shows of it.
     pub listed: Listed,
     /// The requested limits, and what enforces each.
@@ -27,7 +27,7 @@ pub struct Description {
     /// What the sandbox can see and use.
     pub jail: Option<Jail>,
     /// What keeps commands away from podbayd, or why podbayd doesn't say; `None` unless the sandbox is running.
-    pub protection: Option<Result<Protection, String>>,
+    pub protection: Option<Result<ProtectionReport, String>>,
     /// Its lifetime in milliseconds.
     pub ttl_ms: Option<u64>,
     /// How long it may go unused, in milliseconds.
@@ -39,7 +39,7 @@ impl Local {
     ///
     /// # Errors
     /// When no sandbox has this id.
-    pub async fn describe(&self, id: &str) -> Result<Description> {
+    pub async fn describe(&self, id: &str) -> Result<LocalDescription> {
         let missing = || Error::SandboxNotFound(id.chars().take(100).collect());
         check_name(id).map_err(|_| missing())?;
         let sandbox = SandboxDir::read(&self.home().sandboxes(), id)?.ok_or_else(missing)?;
@@ -49,7 +49,7 @@ impl Local {
             Some(_) => Some(ask_protection(&sandbox).await),
             None => None,
         };
-        Ok(Description {
+        Ok(LocalDescription {
             protection,
             listed: listed(&sandbox, phase, welcome.as_ref()),
             limits: sandbox.started.as_ref().map(|started| started.limits.clone()).unwrap_or_default(),
@@ -63,7 +63,7 @@ impl Local {
     }
 }
 
-async fn ask_protection(sandbox: &SandboxDir) -> Result<Protection, String> {
+async fn ask_protection(sandbox: &SandboxDir) -> Result<ProtectionReport, String> {
     let connection = connect(&sandbox.root());
     match tokio::time::timeout(ANSWER, connection.protection()).await {
         Ok(answer) => answer.map_err(|error| error.to_string()),
@@ -72,11 +72,11 @@ async fn ask_protection(sandbox: &SandboxDir) -> Result<Protection, String> {
 }
 
 /// Converts a description to the form that all providers share.
-pub(crate) fn to_common(local: Description) -> description::Description {
+pub(crate) fn to_common(local: LocalDescription) -> description::Description {
     let isolation = match local.jail.as_ref().map(|jail| jail.isolation) {
         Some(Isolation::Namespaces) => "namespaces",
         Some(Isolation::Landlock) => "landlock",
-        None => "unknown: another version of Podbay made this sandbox",
+        None => "unknown: another version of Podbay created this sandbox",
     };
     let silent = local.listed.phase == Phase::Running && local.running.is_none();
     let mut described = description::Description::new(local.listed.clone(), isolation);
@@ -90,11 +90,16 @@ pub(crate) fn to_common(local: Description) -> description::Description {
     (described.ttl_ms, described.idle_ttl_ms, described.running) = (local.ttl_ms, local.idle_ttl_ms, local.running);
     match local.protection {
         Some(Ok(protection)) => described.protection = Some(protection),
-        Some(Err(error)) => described.unknown.push(format!("podbayd doesn't say what commands are kept from: {error}")),
+        Some(Err(error)) => described.unknown.push(format!(
+            "can't ask podbayd how it is protected from commands: \
+                                                            {error}"
+        )),
         None => {}
     }
     if silent {
-        described.unknown.push("podbayd doesn't answer, so the commands and the last use are unknown".to_owned());
+        described
+            .unknown
+            .push("podbayd doesn't answer, so the number of running commands and the last use are unknown".to_owned());
     }
     described
 }
@@ -114,7 +119,7 @@ fn facts(jail: &Jail) -> Vec<(&'static str, String)> {
     facts
 }
 
-fn limits(jail: &Jail, local: &Description) -> Vec<Limit> {
+fn limits(jail: &Jail, local: &LocalDescription) -> Vec<Limit> {
     let set = &jail.limits;
     let count = |limit: Option<u64>| limit.map(|limit| limit.to_string());
     let asked = [

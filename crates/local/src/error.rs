@@ -54,7 +54,7 @@ pub enum Error {
     BadName(String),
 
     /// No sandbox has that name.
-    #[error("there is no sandbox {0:?} on this machine; 'podbay list' shows those that are")]
+    #[error("there is no sandbox {0:?} on this machine; 'podbay list' shows all of them")]
     SandboxNotFound(String),
 
     /// A sandbox doesn't answer or can't be ended.

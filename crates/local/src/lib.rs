@@ -18,9 +18,9 @@ mod teardown;
 mod trusted_dir;
 mod workspace;
 
-pub use describe::Description;
+pub use describe::LocalDescription;
 pub use error::{Error, Result};
 pub use home::Home;
 pub use options::{Options, can_limit_memory, default_limits, parse_mount};
-pub use podbay_jail::{Finding, InForce, Isolation, Jail, Limits, Mount, Network, Report, probe};
+pub use podbay_jail::{InForce, Isolation, Jail, JailLimits, Mount, Network, ProbeFinding, ProbeReport, probe};
 pub use provider::Local;

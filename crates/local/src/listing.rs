@@ -46,7 +46,7 @@ impl Local {
         };
         // The caller asked for something else. Deleting and cleaning up report such errors.
         if let Err(error) = swept.await {
-            tracing::warn!(%error, "can't remove what killed supervisors have left");
+            tracing::warn!(%error, "can't remove the remains of killed supervisors");
         }
     }
 
@@ -66,7 +66,7 @@ impl Local {
     pub(crate) async fn swept_page(&self, query: &Query) -> Result<Page> {
         for id in self.ids()? {
             if let Err(error) = self.sweep(&id).await {
-                tracing::warn!(id, %error, "can't remove what a killed supervisor has left");
+                tracing::warn!(id, %error, "can't remove the remains of a killed supervisor");
             }
         }
         self.page(query).await

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use podbay_client::mount::MountSpec;
-use podbay_jail::{Isolation, Jail, Limits, Mount, Network};
+use podbay_jail::{Isolation, Jail, JailLimits, Mount, Network};
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ const ID: &str = "{id}";
 
 /// Options of the sandboxes that a [`Local`](crate::Local) creates.
 ///
-/// The names of its fields, and of those of [`Limits`], are those of the settings `local.*`.
+/// The names of its fields, and of those of [`JailLimits`], are those of the settings `local.*`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Options {
@@ -32,7 +32,7 @@ pub struct Options {
     /// Environment variables of every command.
     pub env: BTreeMap<String, String>,
     /// Resource limits; [`default_limits`] by default.
-    pub limits: Limits,
+    pub limits: JailLimits,
     /// How sandboxes are confined.
     pub isolation: Isolation,
     /// Labels of every sandbox.
@@ -69,14 +69,14 @@ const PROCESSES: u64 = 4096;
 const DESCRIPTORS: u64 = 16_384;
 
 /// The limits of a sandbox unless others are set: half of the machine's memory (where a control group can enforce it), and as
-/// many processes and descriptors as real work needs. [`Limits::default`] sets none.
-pub fn default_limits() -> Limits {
-    Limits {
+/// many processes and descriptors as real work needs. [`JailLimits::default`] sets none.
+pub fn default_limits() -> JailLimits {
+    JailLimits {
         // In whole MiB, which are easier to read.
         memory: podbay_jail::machine_memory().map(|bytes| (bytes / 2) & !((1 << 20) - 1)),
         processes: Some(PROCESSES),
         descriptors: Some(DESCRIPTORS),
-        ..Limits::default()
+        ..JailLimits::default()
     }
 }
 
@@ -158,7 +158,7 @@ mod tests {
     fn invalid_options_are_named_in_the_error() {
         let missing = Options { workspace: Some("/nonexistent/x".into()), ..Options::default() };
         assert!(missing.jail("pb-1").unwrap_err().to_string().contains("/nonexistent/x"));
-        let limits = Limits { memory: Some(7), ..Limits::default() };
+        let limits = JailLimits { memory: Some(7), ..JailLimits::default() };
         let tiny = Options { limits, ..Options::default() };
         assert!(tiny.jail("pb-1").unwrap_err().to_string().contains("limits.memory"));
         let env = Options { env: [("A=B".to_owned(), String::new())].into(), ..Options::default() };

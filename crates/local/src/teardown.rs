@@ -69,7 +69,7 @@ pub(crate) async fn sweep(sandbox: &SandboxDir) -> Result<bool> {
         return Ok(false);
     }
     remove(sandbox).await?;
-    tracing::debug!(id = sandbox.id, "removed what a killed supervisor had left");
+    tracing::debug!(id = sandbox.id, "removed the remains of a killed supervisor");
     Ok(true)
 }
 

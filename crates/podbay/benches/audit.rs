@@ -6,20 +6,20 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use podbay::Command;
-use podbay::audit::{Audit, Details, Digest, Effect, Log, Rotation, verify};
+use podbay::audit::{Audit, AuditLog, Details, Digest, RecordedEffect, Rotation, verify};
 
 const COUNT: usize = 20_000;
 const WRITERS: usize = 8;
 
 fn log(path: &Path) -> Audit {
-    Audit::new(Log::open(path, Rotation::default()).unwrap()).strict()
+    Audit::new(AuditLog::open(path, Rotation::default()).unwrap()).strict()
 }
 
 /// Both entries of a command.
 fn record(audit: &Audit) {
     let command = Command::argv(["sh", "-c", "make all"]);
     let operation = audit.begin("pb-0123456789abcdef", "exec", || Details::command(&command)).unwrap();
-    audit.end(operation, Ok(Effect::bytes(5))).unwrap();
+    audit.end(operation, Ok(RecordedEffect::bytes(5))).unwrap();
 }
 
 fn row(name: &str, count: usize, mut work: impl FnMut(usize)) {

@@ -44,8 +44,8 @@ const BWRAP: &[&str] = &[
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
     let local = Local::new().unwrap();
-    let table = Table::times("A sandbox for one command");
-    table.row("floor: fork and exec of `true`", &Samples::of_blocking(200, || quiet("true", &[])));
+    let table = Table::times("A new sandbox for one command");
+    table.row("baseline: fork and exec of `true`", &Samples::of_blocking(200, || quiet("true", &[])));
     table.row("`bwrap … true`", &Samples::of_blocking(200, || quiet("bwrap", BWRAP)));
     let podbay = std::env::var("BENCH_PODBAY").expect("cargo xtask bench sets BENCH_PODBAY");
     table.row("**`podbay run -- true`**", &Samples::of_blocking(200, || quiet(&podbay, &["run", "--", "true"])));
@@ -62,8 +62,11 @@ async fn main() {
 
     let provided = local.get_or_create(&wanted).await.unwrap();
     let sandbox = provided.sandbox.clone();
-    let table = Table::times("In a sandbox that is there");
-    table.row("floor: fork and exec of `sh -c true`", &Samples::of_blocking(300, || quiet("/bin/sh", &["-c", "true"])));
+    let table = Table::times("Operations in a running sandbox");
+    table.row(
+        "baseline: fork and exec of `sh -c true`",
+        &Samples::of_blocking(300, || quiet("/bin/sh", &["-c", "true"])),
+    );
     table.row(
         "**`true`**",
         &Samples::of(500, |_| async { assert!(sandbox.run("true").await.unwrap().success()) }).await,

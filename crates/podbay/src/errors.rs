@@ -39,7 +39,7 @@ const OVERDUE: ErrorName = lifecycle(
 );
 const BAD_ANSWER: ErrorName = lifecycle("bad_answer", "BadAnswer", "What the sandbox sent isn't a valid answer.");
 const NOT_FOUND: ErrorName = lifecycle("sandbox_not_found", "SandboxNotFound", "No sandbox has that id.");
-const CLOSED: ErrorName = lifecycle("closed", "ClosedError", "The object was closed, or its sandbox deleted, before.");
+const CLOSED: ErrorName = lifecycle("closed", "ClosedError", "The object was closed, or its sandbox was deleted.");
 const LOCAL_FILE: ErrorName =
     lifecycle("local_file", "LocalFileError", "A file of this machine can't be read or written.");
 const CONFIG: ErrorName = lifecycle("config", "ConfigError", "A setting is unknown or invalid.");
@@ -56,9 +56,24 @@ const STARTUP_TIMEOUT: ErrorName = lifecycle(
 const STARTUP_FAILED: ErrorName = lifecycle(
     "startup_failed",
     "StartupFailed",
-    "The sandbox's pod or claim can't start; the message has the reason, and the pod's events.",
+    "The sandbox's pod or claim, or podbayd in it, can't start; the message has the reason.",
 );
 const POD_GONE: ErrorName = lifecycle("pod_gone", "PodGone", "The sandbox's pod no longer exists.");
+const CONTENDED: ErrorName = lifecycle(
+    "contended",
+    "Contended",
+    "Other clients keep changing or holding the same sandbox or pool: try again later.",
+);
+const NAME_TAKEN: ErrorName = lifecycle(
+    "name_taken",
+    "NameTaken",
+    "The cluster has something else of that name: choose another id or namespace.",
+);
+const INVALID_CURSOR: ErrorName = lifecycle(
+    "invalid_cursor",
+    "InvalidCursor",
+    "The cursor of a list is invalid or has expired: list again without it.",
+);
 const TEMPLATE_NOT_FOUND: ErrorName =
     lifecycle("template_not_found", "TemplateNotFound", "The SandboxTemplate doesn't exist.");
 const WARM_POOL_NOT_FOUND: ErrorName = lifecycle(
@@ -73,7 +88,7 @@ const SUSPENDED: ErrorName =
 const PROVIDER: ErrorName = lifecycle("failed", "ProviderError", "A sandbox can't be created, found or deleted.");
 
 /// Failures beside those that a sandbox answers with.
-const LIFECYCLE: [ErrorName; 17] = [
+const LIFECYCLE: [ErrorName; 20] = [
     UNREACHABLE,
     RESTARTED,
     OVERDUE,
@@ -90,6 +105,9 @@ const LIFECYCLE: [ErrorName; 17] = [
     WARM_POOL_NOT_FOUND,
     CONTROLLER_MISSING,
     SUSPENDED,
+    CONTENDED,
+    NAME_TAKEN,
+    INVALID_CURSOR,
     PROVIDER,
 ];
 
@@ -155,13 +173,34 @@ fn provider(source: &(dyn std::error::Error + Send + Sync + 'static)) -> ErrorNa
     match source.downcast_ref::<Cluster>() {
         Some(Cluster::PermissionDenied { .. }) => FORBIDDEN,
         Some(Cluster::StartupTimeout { .. } | Cluster::ClaimTimeout { .. }) => STARTUP_TIMEOUT,
-        Some(Cluster::Startup { .. } | Cluster::Quota(_) | Cluster::ClaimFailed { .. }) => STARTUP_FAILED,
         Some(Cluster::TemplateNotFound { .. }) => TEMPLATE_NOT_FOUND,
         Some(Cluster::WarmPoolNotFound { .. } | Cluster::NoPoolForTemplate { .. }) => WARM_POOL_NOT_FOUND,
         Some(Cluster::CrdsMissing(_)) => CONTROLLER_MISSING,
         Some(Cluster::Suspended(_)) => SUSPENDED,
+        Some(
+            Cluster::Startup { .. }
+            | Cluster::ClaimFailed { .. }
+            | Cluster::Quota(_)
+            | Cluster::Bootstrap(_)
+            | Cluster::Architecture { .. }
+            | Cluster::MissingTools(_)
+            | Cluster::NoDirectory
+            | Cluster::Setup { .. },
+        ) => STARTUP_FAILED,
         Some(Cluster::PodGone { .. }) => POD_GONE,
-        Some(Cluster::Cluster(_) | Cluster::NodeLost { .. }) => UNREACHABLE,
+        Some(Cluster::Cluster(_) | Cluster::NodeLost { .. } | Cluster::Upgrade { .. } | Cluster::IdleUnknown(_)) => {
+            UNREACHABLE
+        }
+        Some(
+            Cluster::Superseded(_)
+            | Cluster::Contended { .. }
+            | Cluster::Terminating { .. }
+            | Cluster::ClaimEnding { .. }
+            | Cluster::PoolBusy { .. }
+            | Cluster::PoolLockLost { .. },
+        ) => CONTENDED,
+        Some(Cluster::NotOurs(_)) => NAME_TAKEN,
+        Some(Cluster::Cursor(_)) => INVALID_CURSOR,
         Some(Cluster::Config(_)) => CONFIG,
         _ => PROVIDER,
     }
@@ -194,6 +233,25 @@ mod tests {
         assert_eq!(ErrorName::of(&Error::SandboxNotFound("x".into())).code, "sandbox_not_found");
         let config = crate::config::Config::default().set("no.such.key", "1").unwrap_err();
         assert_eq!(ErrorName::of(&config.into()).exception, "ConfigError");
+    }
+
+    /// Most failures of a cluster once had no name of their own: Python got a plain `ProviderError`.
+    #[test]
+    fn failures_of_a_cluster_have_names() {
+        let how = "was changed by others";
+        for (error, exception) in [
+            (Cluster::NoDirectory, "StartupFailed"),
+            (Cluster::MissingTools("head".into()), "StartupFailed"),
+            (Cluster::Setup { how: "failed".into(), output: String::new() }, "StartupFailed"),
+            (Cluster::IdleUnknown("no answer".into()), "Unreachable"),
+            (Cluster::Superseded("box".into()), "Contended"),
+            (Cluster::Contended { what: "the Lease box".into(), how, attempts: 5 }, "Contended"),
+            (Cluster::PoolBusy { pool: "default".into(), seconds: 5 }, "Contended"),
+            (Cluster::NotOurs("the Lease box".into()), "NameTaken"),
+            (Cluster::Cursor("has expired"), "InvalidCursor"),
+        ] {
+            assert_eq!(ErrorName::of(&error.into()).exception, exception);
+        }
     }
 
     #[test]

@@ -37,7 +37,7 @@ impl Guard for Rules {
     }
 
     fn end(&self, ticket: Ticket, result: Result<Effect, &Error>) -> Result<()> {
-        let Ok(operation) = ticket.downcast::<audit::Operation>() else { return Ok(()) };
+        let Ok(operation) = ticket.downcast::<audit::PendingOperation>() else { return Ok(()) };
         self.audit.end(*operation, result.map(effect))
     }
 
@@ -74,9 +74,9 @@ fn details(subject: Subject<'_>, content: Content<'_>) -> Details {
 }
 
 /// What it records of what an operation did.
-fn effect(effect: Effect) -> audit::Effect {
+fn effect(effect: Effect) -> audit::RecordedEffect {
     let content = effect.sha256.zip(effect.bytes).map(|(sha256, bytes)| Digest::new(bytes, &sha256));
-    audit::Effect { bytes: effect.bytes, exit: effect.exit, content, ..audit::Effect::default() }
+    audit::RecordedEffect { bytes: effect.bytes, exit: effect.exit, content, ..audit::RecordedEffect::default() }
 }
 
 /// Records what is done to a sandbox as a whole. `changed` says whether it was created or deleted by this.
@@ -90,7 +90,8 @@ pub(crate) async fn recorded<T>(
 ) -> Result<T> {
     let operation = audit.begin(id, op, || Details::sandbox(id, mode))?;
     let result = work.await;
-    let effect = |value: &T| audit::Effect { changed: Some(changed(value)), ..audit::Effect::default() };
+    let effect =
+        |value: &T| audit::RecordedEffect { changed: Some(changed(value)), ..audit::RecordedEffect::default() };
     audit.end(operation, result.as_ref().map(effect))?;
     result
 }

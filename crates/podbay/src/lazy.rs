@@ -86,7 +86,7 @@ impl LazySandbox {
         match tokio::spawn(async move { inner.create().await }).await {
             Ok(created) => created,
             Err(error) => {
-                Err(Error::Provider(format!("creating the sandbox {} was cut short: {error}", self.0.id).into()))
+                Err(Error::Provider(format!("creating the sandbox {} was interrupted: {error}", self.0.id).into()))
             }
         }
     }

@@ -8,7 +8,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use podbay::audit::{Audit, Decision, Entry, Log, Rotation};
+use podbay::audit::{Audit, AuditEntry, AuditLog, Decision, Rotation};
 use podbay::files::{Download, Ls, Read, Scope, Write};
 use podbay::local::{Home, Local};
 use podbay::policy::{CommandRules, Matching, Policy};
@@ -57,7 +57,7 @@ async fn the_operation_suite_without_namespaces() {
 #[tokio::test]
 async fn on_a_full_disk_commands_still_tell_how_they_ended() {
     let home = tempfile::tempdir().unwrap();
-    let limits = podbay::local::Limits { disk: Some(8 << 20), ..Default::default() };
+    let limits = podbay::local::JailLimits { disk: Some(8 << 20), ..Default::default() };
     let options = podbay::local::Options { limits, ..Default::default() };
     let local = Local::at(Home::at(home.path().join("h")).unwrap()).with(options);
     let made = local.get_or_create(&leashed()).await.unwrap();
@@ -154,9 +154,9 @@ async fn rules_hold_and_everything_is_recorded() {
         paths: Scope { deny_prefixes: vec!["/workspace/secret".into()], ..Scope::default() },
         commands: CommandRules::deny(["rm -rf"], Matching::Words),
     };
-    let entries: Arc<Mutex<Vec<Entry>>> = Arc::default();
+    let entries: Arc<Mutex<Vec<AuditEntry>>> = Arc::default();
     let record = entries.clone();
-    let audit = Audit::new(move |entry: &Entry| {
+    let audit = Audit::new(move |entry: &AuditEntry| {
         record.lock().unwrap().push(entry.clone());
         Ok(())
     });
@@ -218,7 +218,7 @@ async fn a_strict_audit_stops_what_it_cant_record() {
     let home = tempfile::tempdir().unwrap();
     let local = local(&home);
     let made = local.get_or_create(&leashed()).await.unwrap();
-    let broken = || Audit::new(|_: &Entry| Err(io::Error::other("the disk is full")));
+    let broken = || Audit::new(|_: &AuditEntry| Err(io::Error::other("the disk is full")));
     let open = guarded(&local, &made, Policy::default(), broken()).await;
     open.write(&Write::new("open"), "x").await.unwrap();
     let strict = guarded(&local, &made, Policy::default(), broken().strict()).await;
@@ -228,7 +228,7 @@ async fn a_strict_audit_stops_what_it_cant_record() {
     assert_eq!(made.sandbox.run("ls").await.unwrap().text(), "open\n", "it was stopped before it happened");
 
     let file = home.path().join("audit.jsonl");
-    let audit = Audit::new(Log::open(&file, Rotation::default()).unwrap());
+    let audit = Audit::new(AuditLog::open(&file, Rotation::default()).unwrap());
     let recorded = guarded(&local, &made, Policy::default(), audit).await;
     recorded.run("echo hi").await.unwrap();
     recorded.read(&Read::new("none")).await.unwrap_err();
@@ -248,7 +248,7 @@ async fn values_of_environment_variables_are_not_recorded() {
     let local = local(&home);
     let made = local.get_or_create(&leashed()).await.unwrap();
     let file = home.path().join("audit.jsonl");
-    let audit = Audit::new(Log::open(&file, Rotation::default()).unwrap()).strict();
+    let audit = Audit::new(AuditLog::open(&file, Rotation::default()).unwrap()).strict();
     let recorded = guarded(&local, &made, Policy::default(), audit).await;
     let mut command = podbay::Command::shell("echo $KEY");
     command.env.insert("KEY".into(), "s3cr3t".into());
@@ -266,7 +266,7 @@ async fn input_and_signals_are_recorded() {
     let local = local(&home);
     let made = local.get_or_create(&leashed()).await.unwrap();
     let file = home.path().join("audit.jsonl");
-    let audit = Audit::new(Log::open(&file, Rotation::default()).unwrap());
+    let audit = Audit::new(AuditLog::open(&file, Rotation::default()).unwrap());
     let recorded = guarded(&local, &made, Policy::default(), audit).await;
     let mut exec = recorded.spawn(podbay::Command { stdin: true, ..podbay::Command::argv(["sh"]) }).await.unwrap();
     let mut control = exec.control();
@@ -290,7 +290,7 @@ async fn input_and_signals_are_recorded() {
     assert!(podbay::audit::verify(&[&file], None).unwrap().intact);
 
     // What can't be recorded isn't typed, nor sent.
-    let refusing = |entry: &Entry| match entry.op {
+    let refusing = |entry: &AuditEntry| match entry.op {
         "exec" => Ok(()),
         _ => Err(io::Error::other("the disk is full")),
     };
@@ -315,9 +315,9 @@ async fn rules_hold_for_each_file_of_a_tree() {
         paths: Scope { deny_prefixes: vec!["/workspace/t/secret".into()], rules_for_reads: reads, ..Scope::default() },
         commands: CommandRules::default(),
     };
-    let entries: Arc<Mutex<Vec<Entry>>> = Arc::default();
+    let entries: Arc<Mutex<Vec<AuditEntry>>> = Arc::default();
     let record = entries.clone();
-    let audit = Audit::new(move |entry: &Entry| {
+    let audit = Audit::new(move |entry: &AuditEntry| {
         record.lock().unwrap().push(entry.clone());
         Ok(())
     });
@@ -356,7 +356,7 @@ async fn rules_hold_for_each_file_of_a_tree() {
     assert_eq!(each[1].as_ref().unwrap_err().code(), Some(ErrorCode::PolicyDenied));
 
     // What can't be recorded isn't sent.
-    let broken = Audit::new(|_: &Entry| Err(io::Error::other("the disk is full"))).strict();
+    let broken = Audit::new(|_: &AuditEntry| Err(io::Error::other("the disk is full"))).strict();
     let strict = guarded(&local, &made, Policy::default(), broken).await;
     assert!(strict.upload_tree(&source, "/workspace/strict", &meter).await.is_err());
     assert!(!made.sandbox.run("test -e strict").await.unwrap().success());

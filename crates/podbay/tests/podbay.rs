@@ -6,7 +6,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use podbay::audit::{Audit, Entry};
+use podbay::audit::{Audit, AuditEntry};
 use podbay::local::{Home, Local};
 use podbay::policy::{CommandRules, Matching, Policy};
 use podbay::provider::{Provider, Query, Wanted};
@@ -24,7 +24,7 @@ fn builder(home: &tempfile::TempDir) -> Builder {
 fn recorder() -> (Audit, Arc<Mutex<Vec<String>>>) {
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
     let record = seen.clone();
-    let audit = Audit::new(move |entry: &Entry| {
+    let audit = Audit::new(move |entry: &AuditEntry| {
         let mut seen = record.lock().unwrap();
         let line = format!("{} {}", entry.op, entry.sandbox);
         if seen.last() != Some(&line) {
@@ -109,7 +109,7 @@ async fn creating_and_deleting_are_recorded() {
     assert_eq!(*seen.lock().unwrap(), expected);
 
     // What can't be recorded isn't created.
-    let broken = Audit::new(|_: &Entry| Err(io::Error::other("the disk is full"))).strict();
+    let broken = Audit::new(|_: &AuditEntry| Err(io::Error::other("the disk is full"))).strict();
     let strict = builder(&home).audit(broken).build().unwrap();
     let error = strict.get_or_create("box").await.unwrap_err();
     assert!(error.to_string().contains("the disk is full"), "{error}");

@@ -159,10 +159,7 @@ fn bounded(bytes: Bytes, most: usize) -> Result<Bytes> {
 }
 
 fn too_large(most: usize) -> Error {
-    Error::new(
-        ErrorCode::TooLarge,
-        format!("the message's payload has more than {most} bytes, the most for this operation"),
-    )
+    Error::new(ErrorCode::TooLarge, format!("the message's payload exceeds this operation's limit of {most} bytes"))
 }
 
 async fn next_piece<B: Body<Data = Bytes> + Unpin>(body: &mut B) -> Result<Option<Bytes>>

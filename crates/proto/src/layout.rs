@@ -1,8 +1,8 @@
 //! Where things are in a sandbox: the paths and file names that podbayd, the jail and the providers agree on.
 //!
-//! Changing one of these breaks the attachment to sandboxes that a client of another version made.
+//! Changing one of these keeps clients from attaching to sandboxes that another version created.
 
-/// podbayd's state directory where the sandbox has a place for it: local sandboxes, and pods with Podbay's own volumes.
+/// podbayd's state directory in local sandboxes, and in pods with Podbay's own volumes.
 pub const STATE_DIR: &str = "/run/podbay";
 
 /// In a container without [`STATE_DIR`], the bootstrap's second choice: this followed by the user's id.
@@ -17,7 +17,7 @@ pub const WORKSPACE: &str = "/workspace";
 /// Where agent frameworks write, at the root of the file system.
 pub const ARTEFACT_PATHS: [&str; 3] = ["/large_tool_results", "/conversation_history", "/blobs"];
 
-/// podbayd's program in its state directory, in a container that it was carried into.
+/// podbayd's program in its state directory, in a container that it was copied into.
 pub const PROGRAM: &str = "podbayd";
 
 /// podbayd's unix socket in its state directory. Of a local sandbox also in the sandbox's directory on the host.
@@ -32,11 +32,11 @@ pub const START_LOCK: &str = "start.lock";
 /// In the state directory: podbayd's standard error.
 pub const LOG: &str = "podbayd.log";
 
-/// In the state directory: when the sandbox ends, kept for the podbayd of a restarted container.
+/// In the state directory: when the sandbox ends, for podbayd to read after the container was restarted.
 pub const LIFETIME: &str = "lifetime.json";
 
 /// In the state directory: one directory for each command, named by its id.
 pub const EXEC_DIR: &str = "exec";
 
-/// In the state directory: what is written to [`ARTEFACT_PATHS`] where those can't be made.
+/// In the state directory: replaces [`ARTEFACT_PATHS`] where those can't be created.
 pub const ARTEFACT_DIR: &str = "artefacts";

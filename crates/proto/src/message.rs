@@ -42,14 +42,14 @@ fn encode_head_within(most: usize, head: &impl Serialize) -> Result<Bytes> {
     out.put_u32(0);
     let mut writer = out.writer();
     serde_json::to_writer(&mut writer, head).map_err(|error| {
-        Error::new(ErrorCode::Internal, format!("the head of a message can't be written as JSON: {error}"))
+        Error::new(ErrorCode::Internal, format!("can't encode the head of a message as JSON: {error}"))
     })?;
     let mut out = writer.into_inner();
     let length = out.len() - PREFIX;
     if length > most {
         return Err(Error::new(
             ErrorCode::TooLarge,
-            format!("the message's head has {length} bytes and {most} is the most; ask for less at a time"),
+            format!("the message's head has {length} bytes, and at most {most} are allowed; request less at a time"),
         ));
     }
     out[..PREFIX].copy_from_slice(&(length as u32).to_be_bytes());
@@ -89,7 +89,7 @@ impl HeadReader {
         let Some(prefix) = self.buffered.first_chunk::<PREFIX>() else { return Ok(None) };
         let length = u32::from_be_bytes(*prefix) as usize;
         if length > self.most {
-            return Err(bad(format!("a head of {length} bytes was announced and {} is the most", self.most)));
+            return Err(bad(format!("a head of {length} bytes was announced, and at most {} are allowed", self.most)));
         }
         if self.buffered.len() < PREFIX + length {
             return Ok(None);
@@ -110,7 +110,7 @@ impl HeadReader {
 /// # Errors
 /// When it isn't the JSON of a `T`.
 pub fn decode_head<T: DeserializeOwned>(head: &[u8]) -> Result<T> {
-    serde_json::from_slice(head).map_err(|error| bad(format!("the head of the message isn't understood: {error}")))
+    serde_json::from_slice(head).map_err(|error| bad(format!("can't parse the head of the message: {error}")))
 }
 
 fn bad(message: String) -> Error {

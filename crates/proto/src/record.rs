@@ -129,7 +129,7 @@ impl RecordReader {
             3 => Record::Lost(data.get_u64()),
             _ => Record::End(
                 serde_json::from_slice(&data)
-                    .map_err(|error| bad(format!("the record of a command's end isn't understood: {error}")))?,
+                    .map_err(|error| bad(format!("can't parse the record of a command's end: {error}")))?,
             ),
         }))
     }

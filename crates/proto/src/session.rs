@@ -72,7 +72,7 @@ pub struct Protections {}
 impl Operation for Protections {
     const NAME: &'static str = "protections";
     const MUTATES: bool = false;
-    type Output = Protection;
+    type Output = ProtectionReport;
 
     fn subject(&self) -> Subject<'_> {
         Subject::Sandbox
@@ -82,28 +82,30 @@ impl Operation for Protections {
 /// How podbayd is protected from commands, which run as its user.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Protection {
+pub struct ProtectionReport {
     /// The Landlock ABI in use; 0 if the kernel has none.
     pub landlock_abi: u32,
-    /// Each protection, in force or not.
-    pub walls: Vec<Wall>,
+    /// Each protection, in force or not. On the wire: `walls`.
+    #[serde(rename = "walls")]
+    pub protections: Vec<Protection>,
 }
 
-impl Protection {
+impl ProtectionReport {
     /// What isn't protected from commands.
-    pub fn open(&self) -> impl Iterator<Item = &Wall> {
-        self.walls.iter().filter(|wall| !wall.stands)
+    pub fn missing(&self) -> impl Iterator<Item = &Protection> {
+        self.protections.iter().filter(|protection| !protection.in_force)
     }
 }
 
 /// One protection of podbayd.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Wall {
+pub struct Protection {
     /// What it protects.
-    pub what: WallKind,
-    /// Whether it is in force.
-    pub stands: bool,
+    pub what: ProtectionKind,
+    /// Whether it is in force. On the wire: `stands`.
+    #[serde(rename = "stands")]
+    pub in_force: bool,
     /// How it is enforced, or why it isn't and what to do about it.
     pub detail: String,
 }
@@ -112,7 +114,7 @@ pub struct Wall {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum WallKind {
+pub enum ProtectionKind {
     /// podbayd's and PID 1's memory and files in `/proc`: commands can't trace or inspect them.
     Domain,
     /// podbayd and PID 1: commands can't signal them.
@@ -130,7 +132,7 @@ pub enum WallKind {
     Unknown,
 }
 
-impl std::fmt::Display for WallKind {
+impl std::fmt::Display for ProtectionKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Domain => "podbayd's memory",

@@ -1,19 +1,19 @@
 //! Results about the sandbox itself.
 
-use podbay::{Protection, WallKind};
+use podbay::ProtectionKind;
 
 use super::{from_milliseconds, result_class};
 use crate::conversions::SandboxPath;
 
-fn wall_kind(kind: WallKind) -> &'static str {
+fn protection_kind(kind: ProtectionKind) -> &'static str {
     match kind {
-        WallKind::Domain => "domain",
-        WallKind::Signals => "signals",
-        WallKind::Directory => "directory",
-        WallKind::Socket => "socket",
-        WallKind::SystemCalls => "system_calls",
-        WallKind::Program => "program",
-        WallKind::Unknown => "unknown",
+        ProtectionKind::Domain => "domain",
+        ProtectionKind::Signals => "signals",
+        ProtectionKind::Directory => "directory",
+        ProtectionKind::Socket => "socket",
+        ProtectionKind::SystemCalls => "system_calls",
+        ProtectionKind::Program => "program",
+        ProtectionKind::Unknown => "unknown",
     }
 }
 
@@ -37,20 +37,20 @@ result_class! {
     }
 
     /// How commands, which run as podbayd's user, are kept from interfering with podbayd.
-    Protections(Protection) as protection, repr(landlock_abi, walls) {
+    ProtectionReport(podbay::ProtectionReport) as report, repr(landlock_abi, protections) {
         /// The Landlock ABI in use; 0 if the kernel has none.
-        landlock_abi: u32 = protection.landlock_abi,
+        landlock_abi: u32 = report.landlock_abi,
         /// Each protection, in force or not.
-        walls: Vec<Wall> = protection.walls.iter().cloned().map(Wall).collect(),
+        protections: Vec<Protection> = report.protections.iter().cloned().map(Protection).collect(),
     }
 
     /// One protection of podbayd against commands.
-    Wall(podbay::Wall) as wall, repr(kind, stands, detail) {
+    Protection(podbay::Protection) as protection, repr(kind, in_force, detail) {
         /// What it protects: `domain` (podbayd's memory), `signals`, `directory`, `socket`, `system_calls` or `program`.
-        kind: &'static str = wall_kind(wall.what),
+        kind: &'static str = protection_kind(protection.what),
         /// Whether it is in force.
-        stands: bool = wall.stands,
+        in_force: bool = protection.in_force,
         /// How it is enforced, or why it isn't and what to do about that.
-        detail: &str = &wall.detail,
+        detail: &str = &protection.detail,
     }
 }

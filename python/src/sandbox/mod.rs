@@ -12,7 +12,7 @@ use pyo3::types::PyDict;
 use crate::arguments::{Arguments, rules, wanted};
 use crate::conversions::{Labels, Nothing};
 use crate::coroutine::Coroutine;
-use crate::results::session::{Protections, Welcome};
+use crate::results::session::{ProtectionReport, Welcome};
 use crate::runtime::block_on;
 use crate::sync_async::sync_and_async;
 
@@ -196,7 +196,7 @@ sync_and_async! {
         }
 
         /// Returns how commands in the sandbox are kept from interfering with podbayd.
-        fn protections / aprotections(inner) [] -> Protections {
+        fn protections / aprotections(inner) [] -> ProtectionReport {
             Ok(inner.open().await?.protection().await?.into())
         }
     }

@@ -5,7 +5,7 @@ use clap::Args;
 use crate::commands::{self, ps};
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::session::{self, Outcome, Passing};
+use crate::session::{self, Passing, SessionEnd};
 use crate::settings::Settings;
 
 const EXAMPLES: &str = "\
@@ -15,7 +15,7 @@ Examples:
 
 Exits with the command's exit code. Ctrl-C leaves the command running.";
 
-/// Show the output of a command that was left running
+/// Show the output of a command, until it ends
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -36,11 +36,11 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
     let info = ps::resolve(&sandbox, &arguments.name, &arguments.id).await?;
     let mut exec = sandbox.attach(&info.id, arguments.from).await?;
     match session::follow(&mut exec, Passing { input: false, signals: false }, output).await? {
-        Outcome::Ended(info) => {
+        SessionEnd::Ended(info) => {
             session::explain(&info, output);
             session::exit_code(&info)
         }
-        Outcome::Interrupted(signal) => {
+        SessionEnd::Interrupted(signal) => {
             output.note(&format!("the command {} keeps running in {}", info.id, arguments.name));
             Ok(128_u8.saturating_add(signal))
         }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use podbay::audit::{Report, verify};
+use podbay::audit::{VerifyReport, verify};
 
 use crate::failure::Failure;
 use crate::output::Output;
@@ -27,7 +27,7 @@ Exit code 0: every entry is as it was written. 1: an entry was changed, removed,
 The hashes have no key: whoever can write the file can cut entries off its end, or rewrite it from some entry on. To notice
 that, keep the last hash where they can't write, and give it to --expect later.";
 
-/// Checks the log of operations (setting audit.file)
+/// Check the audit log (setting audit.file)
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -65,7 +65,7 @@ pub async fn run(arguments: Arguments, _: &Settings, output: &Output) -> Result<
     Ok(if report.intact { 0 } else { TAMPERED })
 }
 
-fn shown(report: &Report, output: &Output) -> String {
+fn shown(report: &VerifyReport, output: &Output) -> String {
     let mut lines = Vec::new();
     match &report.fault {
         Some(fault) => {
@@ -104,7 +104,7 @@ fn shown(report: &Report, output: &Output) -> String {
     }
     if report.unfinished_count > 0 {
         let operations = counted(report.unfinished_count, "operation has", "operations have");
-        lines.push(format!("{operations} begun and not ended, because the client was killed or is still at work:"));
+        lines.push(format!("{operations} begun and not ended, because the client was killed or is still running:"));
         for begun in report.unfinished.iter().take(SHOWN) {
             let target: String = begun.target.chars().take(80).collect();
             let line =

@@ -1,7 +1,7 @@
 //! `podbay config`: the settings in effect, and where they come from.
 
 use clap::Args;
-use podbay::config::{Entry, SETTINGS, Setting};
+use podbay::config::{EffectiveSetting, SETTINGS, Setting};
 
 use crate::failure::Failure;
 use crate::output::{Output, Table, plain};
@@ -32,7 +32,7 @@ pub struct Arguments {
 /// Shows the settings.
 pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
     let config = settings.config()?;
-    let set: Vec<Entry> = config.entries().collect();
+    let set: Vec<EffectiveSetting> = config.entries().collect();
     let defaults = config.default_limits();
     let of = |setting: &Setting| {
         let entry = set.iter().find(|entry| entry.key == setting.key);

@@ -14,16 +14,16 @@ Examples:
   podbay create --name box --workspace . --memory 2G --idle-ttl 30m
   box=$(podbay create --label task=42)      keep its name
 
-It stays until 'podbay delete', until --ttl or --idle-ttl is over, or until the machine restarts.";
+It exists until 'podbay delete', until --ttl or --idle-ttl expires, or until the machine restarts.";
 
-/// Create a sandbox that stays, and print its name
+/// Create a long-lived sandbox and print its name
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(flatten)]
     sandbox: SandboxOptions,
 
-    /// Use the sandbox of that name as it is if it exists
+    /// Use an existing sandbox of that name as it is
     #[arg(long, requires = "name")]
     reuse: bool,
 }
@@ -36,7 +36,7 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
     if !sandbox.created() && !arguments.reuse {
         let name = sandbox.id();
         return Err(Failure::new(format!(
-            "a sandbox {name:?} exists already: choose another name, delete it, or use it as it is with --reuse"
+            "a sandbox {name:?} already exists: choose another name, delete it, or use it as it is with --reuse"
         ))
         .coded("already_exists"));
     }

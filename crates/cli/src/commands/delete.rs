@@ -14,7 +14,7 @@ Examples:
   podbay delete box other
   podbay delete --all
 
-Everything in it ends and is removed. Directories given with --workspace or --mount stay as they are.
+Its processes are killed and its files removed. Directories given with --workspace or --mount are left as they are.
 Deleting a sandbox that doesn't exist succeeds.";
 
 /// Delete sandboxes and everything in them

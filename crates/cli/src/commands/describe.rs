@@ -1,8 +1,8 @@
 //! `podbay describe`: everything about one sandbox.
 
 use clap::Args;
-use podbay::Protection;
-use podbay::description::{Description, Event, Limit};
+use podbay::description::{Description, Limit, SandboxEvent};
+use podbay::{Protection, ProtectionReport};
 
 use crate::commands;
 use crate::failure::Failure;
@@ -37,6 +37,14 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
 fn json(mode: &str, told: &Description) -> serde_json::Value {
     let listed = &told.listed;
     let fact = |(name, value): &(&str, String)| serde_json::json!({ "name": name, "value": value });
+    let protection = |report: &ProtectionReport| {
+        let one = |protection: &Protection| {
+            let Protection { what, in_force, detail } = protection;
+            serde_json::json!({ "what": what, "in_force": in_force, "detail": detail })
+        };
+        let all: Vec<_> = report.protections.iter().map(one).collect();
+        serde_json::json!({ "landlock_abi": report.landlock_abi, "protections": all })
+    };
     serde_json::json!({
         "id": listed.id,
         "mode": mode,
@@ -50,7 +58,7 @@ fn json(mode: &str, told: &Description) -> serde_json::Value {
         "running_commands": told.running,
         "isolation": told.isolation,
         "facts": told.facts.iter().map(fact).collect::<Vec<_>>(),
-        "protection": told.protection,
+        "protection": told.protection.as_ref().map(protection),
         "limits": told.limits,
         "events": told.events,
         "unknown": told.unknown,
@@ -61,7 +69,7 @@ fn text(mode: &str, told: &Description, output: &Output) -> String {
     let now = terminal::now_ms();
     let mut parts = vec![summary(mode, told, now, output)];
     if let Some(protection) = &told.protection {
-        parts.push(walls(protection).render(output));
+        parts.push(protections(protection).render(output));
     }
     if !told.limits.is_empty() {
         parts.push(limits(&told.limits).render(output));
@@ -108,11 +116,11 @@ fn summary(mode: &str, told: &Description, now: u64, output: &Output) -> String 
     rows.iter().map(row).collect()
 }
 
-fn walls(protection: &Protection) -> Table {
+fn protections(report: &ProtectionReport) -> Table {
     let mut table = Table::new(&["PROTECTED FROM COMMANDS", "", "HOW, OR WHY NOT"]);
-    for wall in &protection.walls {
-        let mark = if wall.stands { (Style::Good, "yes") } else { (Style::Bad, "open") };
-        table.row([plain(wall.what.to_string()), (mark.0, mark.1.to_owned()), plain(&wall.detail)]);
+    for protection in &report.protections {
+        let mark = if protection.in_force { (Style::Good, "yes") } else { (Style::Bad, "no") };
+        table.row([plain(protection.what.to_string()), (mark.0, mark.1.to_owned()), plain(&protection.detail)]);
     }
     table
 }
@@ -134,7 +142,7 @@ fn limits(limits: &[Limit]) -> Table {
     table
 }
 
-fn events(events: &[Event], now: u64) -> Table {
+fn events(events: &[SandboxEvent], now: u64) -> Table {
     let mut table = Table::new(&[">AGO", ">TIMES", "EVENT", "WHAT HAPPENED"]);
     for event in events {
         let style = if event.kind == "Normal" { Style::Plain } else { Style::Warning };

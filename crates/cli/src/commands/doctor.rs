@@ -18,8 +18,8 @@ Examples:
   podbay doctor --mode raw --quick      the same, without starting pods
   podbay --json doctor
 
-Everything is tried, not guessed. Exits with 1 if sandboxes can't be created, or only with weaker isolation. With --mode raw
-it starts three short-lived pods and deletes them.";
+Every check is a real test. Exits with 1 if sandboxes can't be created, or only with weaker isolation. With --mode raw
+it starts three short-lived pods and deletes them afterwards.";
 
 /// Check whether this machine or cluster can run sandboxes, and how to fix what is missing
 #[derive(Debug, Args)]
@@ -109,13 +109,14 @@ fn machine(config: &Config, output: &Output) -> Result<u8, Failure> {
     let mut text = table.render(output);
     let missing = report.findings.iter().filter(|finding| !finding.available);
     text.push_str(&remedies(
-        missing.map(|finding| (finding.what.as_str(), finding.fix.as_deref().unwrap_or("nothing is known to help"))),
+        missing.map(|finding| (finding.what.as_str(), finding.fix.as_deref().unwrap_or("no fix is known"))),
     ));
     text.push('\n');
     text.push_str(&match (report.isolation, chosen) {
         (Some(_), Isolation::Landlock) => output.paint(
             Style::Warning,
-            "Sandboxes are isolated by Landlock, as the settings say: they can't open this machine's files, and see their names.",
+            "Sandboxes are isolated by Landlock, as the settings say: they can't open this machine's files, but can \
+             see their names.",
         ),
         (Some(Isolation::Namespaces), Isolation::Namespaces) => output.paint(
             Style::Good,

@@ -19,7 +19,7 @@ Examples:
 The old text is taken literally and must be in the file once, unless --all is given. The file changes as a whole or not at
 all.";
 
-/// Replace a text in a file of a sandbox
+/// Replace text in a file of a sandbox
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {

@@ -11,7 +11,7 @@ use crate::commands::{self, run};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::quantity;
-use crate::session::{self, Outcome, Passing};
+use crate::session::{self, Passing, SessionEnd};
 use crate::settings::Settings;
 
 const EXAMPLES: &str = "\
@@ -70,11 +70,11 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
     let control = exec.control();
     let passing = Passing { input: arguments.interactive, signals: true };
     match session::follow(&mut exec, passing, output).await {
-        Ok(Outcome::Ended(info)) => {
+        Ok(SessionEnd::Ended(info)) => {
             session::explain(&info, output);
             session::exit_code(&info)
         }
-        Ok(Outcome::Interrupted(signal)) => {
+        Ok(SessionEnd::Interrupted(signal)) => {
             control.kill().await?;
             Ok(128_u8.saturating_add(signal))
         }

@@ -72,7 +72,7 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
     let processes = sandbox.signal_to(&info.id, arguments.signal, target).await?;
     let answer = serde_json::json!({ "id": info.id, "signal": arguments.signal, "processes": processes });
     output.answer(&answer, || match processes {
-        0 => format!("{}: it had ended already", info.id),
+        0 => format!("{}: it had already ended", info.id),
         1 => format!("{}: sent to 1 process", info.id),
         many => format!("{}: sent to {many} processes", info.id),
     })

@@ -14,13 +14,13 @@ use crate::settings::Settings;
 
 const EXAMPLES: &str = "\
 Examples:
-  podbay reap                             remove what ended sandboxes left behind
+  podbay reap                             remove expired sandboxes and the remains of killed ones
   podbay reap --idle 2h                   also delete sandboxes that were idle for two hours
   podbay reap --mode raw --every 15m      repeat until it is terminated
 
 Sandboxes end by themselves when their lifetime is over. This is for those that can't, because their node or machine is gone.";
 
-/// Remove ended sandboxes and what killed ones left behind
+/// Remove expired sandboxes and the remains of killed ones
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {

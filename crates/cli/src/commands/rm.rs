@@ -15,7 +15,7 @@ const EXAMPLES: &str = "\
 Examples:
   podbay rm box note.txt
   podbay rm box build --recursive      a directory and everything in it
-  podbay rm box cache -r --force       no failure when it doesn't exist
+  podbay rm box cache -r --force       don't fail if it doesn't exist
 
 'podbay delete' deletes sandboxes.";
 

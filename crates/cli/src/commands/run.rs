@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::quantity;
 use crate::sandbox_options::SandboxOptions;
-use crate::session::{self, Outcome, Passing, signals};
+use crate::session::{self, Passing, SessionEnd, signals};
 use crate::settings::Settings;
 
 /// How long a sandbox on a cluster outlives its command at most if nobody could delete it.
@@ -43,7 +43,7 @@ pub struct Arguments {
     #[command(flatten)]
     sandbox: SandboxOptions,
 
-    /// Time limit of the command, such as 30s; the exit code is then 124
+    /// Time limit of the command, such as 30s; exits with 124 if it is exceeded
     #[arg(long, value_name = "TIME", value_parser = quantity::positive_span)]
     timeout: Option<Duration>,
 
@@ -93,7 +93,8 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
     if !sandbox.created() {
         let name = sandbox.id();
         return Err(Failure::new(format!(
-            "a sandbox {name:?} exists already, and 'run' creates a new one: choose another name, or use 'podbay exec {name}'"
+            "a sandbox {name:?} already exists, and 'run' creates a new one: choose another name, or use 'podbay exec \
+             {name}'"
         ))
         .coded("already_exists"));
     }
@@ -108,11 +109,11 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
     let deleted =
         if leashed { sandbox.destroy().await.map_err(Failure::from) } else { end(&podbay, sandbox.id()).await };
     let code = match outcome? {
-        Outcome::Ended(info) => {
+        SessionEnd::Ended(info) => {
             session::explain(&info, output);
             session::exit_code(&info)?
         }
-        Outcome::Interrupted(signal) => 128_u8.saturating_add(signal),
+        SessionEnd::Interrupted(signal) => 128_u8.saturating_add(signal),
     };
     if let Err(failure) = deleted {
         let name = sandbox.id();

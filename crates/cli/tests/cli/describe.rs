@@ -31,10 +31,12 @@ fn both_isolations_say_what_holds() {
         assert_eq!(limit("processes")["most"], "77", "{json}");
         assert!(limit("processes")["by"].is_string() && limit("cpu")["most"].is_null(), "{json}");
 
-        let walls = json["protection"]["walls"].as_array().unwrap();
-        assert!(walls.len() > 3 && json["protection"]["landlock_abi"].is_u64(), "{json}");
-        let stands = |what: &str| walls.iter().any(|wall| wall["what"] == what && wall["stands"] == true);
-        assert!(stands("system_calls") && stands("program"), "{json}");
+        let protections = json["protection"]["protections"].as_array().unwrap();
+        assert!(protections.len() > 3 && json["protection"]["landlock_abi"].is_u64(), "{json}");
+        let in_force = |what: &str| {
+            protections.iter().any(|protection| protection["what"] == what && protection["in_force"] == true)
+        };
+        assert!(in_force("system_calls") && in_force("program"), "{json}");
 
         let shown = text(&home.output(&["describe", isolation]).stdout);
         let row = |name: &str| shown.lines().find(|line| line.split("  ").next() == Some(name)).unwrap_or_default();

@@ -19,15 +19,18 @@ async fn every_command_works_with_the_account_that_install_prints() -> Result<()
         site.says(&["create", "--name", "box", "--label", "task=42", "--memory", "64M", "--ttl", "1h"])? == "box\n"
     );
     let again = site.output(&["create", "--name", "box"]);
-    ensure!(text(&again.stderr).contains("a sandbox \"box\" exists already"), "{}", text(&again.stderr));
+    ensure!(text(&again.stderr).contains("a sandbox \"box\" already exists"), "{}", text(&again.stderr));
     let listed = site.says(&["list", "--label", "task=42"])?;
     ensure!(listed.contains("box   running") && listed.contains("task=42"), "{listed}");
     let described: serde_json::Value = serde_json::from_str(&site.says(&["--json", "describe", "box"])?)?;
     ensure!(described["phase"] == "running" && described["ttl_ms"] == 3_600_000, "{described}");
     ensure!(described["idle_ttl_ms"] == 86_400_000 && described["running_commands"] == 0, "{described}");
     ensure!(described["limits"][0]["limit"] == "memory" && described["limits"][0]["by"] == "the node", "{described}");
-    let walls = described["protection"]["walls"].as_array().context("no walls")?;
-    ensure!(walls.iter().any(|wall| wall["what"] == "system_calls" && wall["stands"] == true), "{described}");
+    let protections = described["protection"]["protections"].as_array().context("no protections")?;
+    ensure!(
+        protections.iter().any(|protection| protection["what"] == "system_calls" && protection["in_force"] == true),
+        "{described}"
+    );
     let events = described["events"].as_array().context("no events")?;
     ensure!(events.iter().any(|event| event["reason"] == "Started" && event["at_ms"].is_u64()), "{described}");
     let shown = site.says(&["describe", "box"])?;

@@ -6,20 +6,20 @@ use std::time::{Duration, Instant};
 
 /// A table in Markdown, printed row by row as it is measured.
 pub struct Table {
-    heading: &'static str,
+    heading: String,
 }
 
 impl Table {
     /// Begins a table of times.
-    pub fn times(heading: &'static str) -> Self {
+    pub fn times(heading: &str) -> Self {
         println!("\n## {heading}\n\n| what | min | p50 | p95 | n |\n|---|---|---|---|---|");
-        Self { heading }
+        Self { heading: heading.to_owned() }
     }
 
     /// Begins a table of figures.
-    pub fn figures(heading: &'static str) -> Self {
+    pub fn figures(heading: &str) -> Self {
         println!("\n## {heading}\n\n| what | measured |\n|---|---|");
-        Self { heading }
+        Self { heading: heading.to_owned() }
     }
 
     /// One row of a table of figures.

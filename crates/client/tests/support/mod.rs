@@ -8,7 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use podbay_client::{Sandbox, UnixChannel};
+use podbay_proto::body::{MessageBody, Payload};
+use podbay_proto::message::encode_head;
+use tokio::net::UnixListener;
 
 /// podbayd as a file, one for all tests of a binary.
 pub fn podbayd() -> &'static Path {
@@ -155,4 +161,35 @@ pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 pub fn alive(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").trim_start().starts_with('Z'))
+}
+
+/// A podbayd that was tampered with: it greets as podbayd does, and answers every other request with what `answer` returns for
+/// its path.
+pub fn impostor(
+    answer: impl Fn(&str) -> Response<MessageBody> + Clone + Send + Sync + 'static,
+) -> (tempfile::TempDir, Sandbox) {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("socket");
+    let listener = UnixListener::bind(&socket).unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let answer = answer.clone();
+            let service = hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
+                let path = request.uri().path();
+                let response = if path.ends_with("/hello") { greeting() } else { answer(path) };
+                async move { std::io::Result::Ok(response) }
+            });
+            tokio::spawn(
+                hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                    .serve_connection(TokioIo::new(stream), service),
+            );
+        }
+    });
+    (dir, Sandbox::new(UnixChannel::new(socket)))
+}
+
+fn greeting() -> Response<MessageBody> {
+    let welcome = r#"{"version":{"major":1,"minor":0},"build":"","instance":"i","workdir":"/","state":"/s"}"#;
+    let value: serde_json::Value = serde_json::from_str(welcome).unwrap();
+    Response::new(MessageBody::new(encode_head(&value).unwrap(), Payload::Bytes(Bytes::new())))
 }

@@ -14,12 +14,12 @@ use podbay_proto::{Error, ErrorCode, RawPath, Result};
 
 pub use self::shim_client::ShimClient;
 pub use self::watch::Watched;
+use crate::command_restrictions::EnforcedRestrictions;
 use crate::exec_store::directory::Directory;
 use crate::exec_store::disk_reserve::DiskReserve;
 use crate::exec_store::log::Log;
 use crate::exec_store::record::Begun;
 use crate::peer;
-use crate::walls::Standing;
 use crate::zygote::Zygote;
 
 /// All commands of a sandbox.
@@ -109,9 +109,9 @@ impl ExecRegistry {
     ///
     /// # Errors
     /// When the zygote is gone; the next command starts another.
-    pub async fn standing(&self) -> io::Result<Standing> {
+    pub async fn enforced_restrictions(&self) -> io::Result<EnforcedRestrictions> {
         let zygote = self.zygote.lock().await.clone();
-        zygote.standing().await.cloned()
+        zygote.enforced_restrictions().await.cloned()
     }
 
     /// How many commands have live processes.
@@ -181,7 +181,7 @@ impl ExecRegistry {
 fn not_found(id: &ExecId) -> Error {
     Error::new(
         ErrorCode::ExecNotFound,
-        format!("there is no command {id} in this sandbox; list the commands to see which there are"),
+        format!("there is no command {id} in this sandbox; list the commands to see which exist"),
     )
 }
 

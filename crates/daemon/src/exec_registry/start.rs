@@ -46,11 +46,11 @@ impl ExecRegistry {
     /// # Errors
     /// When its directory can't be made.
     pub async fn start(self: &Arc<Self>, id: &ExecId, command: Command) -> Result<(Found, bool)> {
-        let Some(dir) = self.directory.make(id).map_err(|error| exec_io(id, "can't make its directory", &error))?
+        let Some(dir) = self.directory.make(id).map_err(|error| exec_io(id, "can't create its directory", &error))?
         else {
             return Ok((self.find(id).await?, false));
         };
-        // No await between making the directory and the entry in the registry: whoever finds one finds the other.
+        // No await between creating the directory and the entry in the registry, so that no caller sees one without the other.
         let begun = Begun::now(&command);
         let (files, start) = self
             .equip(&dir, id, &begun, command)
@@ -121,7 +121,7 @@ impl ExecRegistry {
             }
             Err(error) => {
                 let outcome =
-                    record::not_started(format_args!("podbayd couldn't get a process for the command: {error}"));
+                    record::not_started(format_args!("podbayd couldn't start a process for the command: {error}"));
                 if let Err(error) = Record::end(&files.record, outcome_at, &outcome) {
                     log_error(format_args!("command {}: can't write its outcome: {error}", watched.id));
                 }

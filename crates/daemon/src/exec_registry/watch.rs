@@ -208,7 +208,7 @@ impl ExecRegistry {
                     Ok(Some(Report::Gone)) => clean = true,
                     Ok(None) => break,
                     Err(error) => {
-                        log_error(format_args!("command {}: its shim sent nonsense: {error}", watched.id));
+                        log_error(format_args!("command {}: its shim sent an invalid message: {error}", watched.id));
                         break;
                     }
                 },
@@ -258,7 +258,7 @@ impl ExecRegistry {
             watched.set_outcome(outcome, Vec::new());
         });
         if ended.await.is_err() {
-            log_error("podbayd failed to kill a command; please report this as a defect");
+            log_error("podbayd failed to kill a command; please report this bug");
         }
     }
 
@@ -310,7 +310,7 @@ impl ExecRegistry {
             process_tree::end_orphans(&spared, PATIENCE);
         });
         if cleared.await.is_err() {
-            log_error("podbayd failed to kill what a dead shim left; please report this as a defect");
+            log_error("podbayd failed to kill the processes of a dead shim; please report this bug");
         }
     }
 

@@ -9,5 +9,5 @@ use podbay_proto::{Error, ErrorCode, Result};
 pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(work)
         .await
-        .map_err(|_| Error::new(ErrorCode::Internal, "podbayd failed at an operation; please report this as a defect"))
+        .map_err(|_| Error::new(ErrorCode::Internal, "podbayd failed during an operation; please report this bug"))
 }

@@ -205,14 +205,14 @@ where
         }
     };
     drop(sender);
-    let written = writer.await.map_err(|_| {
-        Error::new(ErrorCode::Internal, "podbayd failed while writing a file; please report this as a defect")
-    })?;
+    let written = writer
+        .await
+        .map_err(|_| Error::new(ErrorCode::Internal, "podbayd failed while writing a file; please report this bug"))?;
     match (written, cut) {
         (Ok(Some(output)), _) => Reply::new(&output),
         (Err(error), _) | (Ok(None), Some(error)) => Err(error),
         (Ok(None), None) => {
-            Err(Error::new(ErrorCode::Internal, "podbayd lost the end of an upload; please report this as a defect"))
+            Err(Error::new(ErrorCode::Internal, "podbayd lost the end of an upload; please report this bug"))
         }
     }
 }

@@ -35,11 +35,11 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use self::ending::Ending;
 pub use self::token::Token;
+use crate::command_restrictions::CommandRestrictions;
 use crate::exec_registry::ExecRegistry;
 use crate::peer::Peers;
 use crate::state_file;
 use crate::sys::{self, Reaped};
-use crate::walls::Walls;
 use crate::zygote::{self, Forked, Zygote};
 
 /// How long a daemon may take from locking its state directory to listening.
@@ -70,7 +70,7 @@ pub struct Options {
     /// Whether a supervisor outside ends the sandbox: then podbayd ignores all signals that a process inside can send.
     pub supervised: bool,
     /// What confines commands and not podbayd.
-    pub walls: Walls,
+    pub restrictions: CommandRestrictions,
     /// Whether the sandbox is a container, not one of our jails.
     pub in_container: bool,
     /// Paths that stand for others, where the sandbox has no root file system of its own.
@@ -101,7 +101,7 @@ pub struct Daemon {
     mounts: mount_watcher::MountWatcher,
     lifetime: lifetime::Lifetime,
     peers: Peers,
-    isolation: protection::Isolation,
+    isolation: protection::SandboxIsolation,
 }
 
 /// Serves until it is told to stop. The process must have one thread only.
@@ -116,8 +116,8 @@ pub fn run(mut options: Options) -> io::Result<ServeEnd> {
         return Ok(ServeEnd::AlreadyRunning);
     }
     sys::ignore_write_signals();
-    options.walls.around(&state)?;
-    let forked = zygote::fork(&options.walls)?;
+    options.restrictions.protect_state_dir(&state)?;
+    let forked = zygote::fork(&options.restrictions)?;
     sys::set_undumpable();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let ending = Ending::prepare(options.supervised)?;
@@ -169,15 +169,20 @@ async fn serve(
         true => lifetime::Lifetime::kept(state, options.ttl, options.idle_ttl),
         false => lifetime::Lifetime::new(options.ttl, options.idle_ttl),
     };
-    let isolation = match (options.in_container, &options.walls.confinement) {
-        (true, _) => protection::Isolation::Container,
-        (false, Some(_)) => protection::Isolation::Landlock,
-        (false, None) => protection::Isolation::Namespaces,
+    let isolation = match (options.in_container, &options.restrictions.confinement) {
+        (true, _) => protection::SandboxIsolation::Container,
+        (false, Some(_)) => protection::SandboxIsolation::Landlock,
+        (false, None) => protection::SandboxIsolation::Namespaces,
     };
     let daemon = Arc::new(Daemon {
         instance: random_name()?,
         state: RawPath::from(state.as_os_str().as_bytes()),
-        execs: Arc::new(ExecRegistry::new(state, workdir.clone(), Zygote::new(forked, options.walls)?, files.clone())?),
+        execs: Arc::new(ExecRegistry::new(
+            state,
+            workdir.clone(),
+            Zygote::new(forked, options.restrictions)?,
+            files.clone(),
+        )?),
         files,
         workdir,
         replay_cache: Arc::default(),

@@ -29,37 +29,51 @@ struct Call<B> {
     body: Incoming<B>,
 }
 
-/// The table. A new operation is one line here: its name, how it is answered, and the function that does the work.
-async fn dispatch<B>(call: Call<B>) -> Result<Reply>
-where
-    B: Body<Data = Bytes> + Unpin + Send + 'static,
-    B::Error: std::fmt::Display,
-{
-    match call.name.as_str() {
-        Hello::NAME => call.answer(session::hello).await,
-        Protections::NAME => call.answer(session::protections).await,
-        Lifetime::NAME => call.answer(session::lifetime).await,
-        exec::Start::NAME => call.answer(execs::start).await,
-        exec::Run::NAME => call.answer(execs::run).await,
-        exec::Attach::NAME => call.answer(execs::attach).await,
-        exec::Status::NAME => call.answer(execs::status).await,
-        exec::List::NAME => call.answer(execs::list).await,
-        exec::Input::NAME => call.answer_with_payload(MAX_INPUT, execs::input).await,
-        exec::Signal::NAME => call.answer_once(execs::signal).await,
-        Read::NAME => call.answer(files::read).await,
-        Download::NAME => call.answer(files::download).await,
-        Ls::NAME => call.answer(|daemon, request| files::search(daemon, request, Files::ls)).await,
-        Glob::NAME => call.answer(|daemon, request| files::search(daemon, request, Files::glob)).await,
-        Grep::NAME => call.answer(|daemon, request| files::search(daemon, request, Files::grep)).await,
-        Tree::NAME => call.answer(|daemon, request| files::search(daemon, request, Files::tree)).await,
-        Stat::NAME => call.answer(|daemon, request| files::quick(daemon, request, Files::stat)).await,
-        Mkdir::NAME => call.answer_once(|daemon, request| files::quick(daemon, request, Files::mkdir)).await,
-        Move::NAME => call.answer_once(|daemon, request| files::slow(daemon, request, Files::relocate)).await,
-        Delete::NAME => call.answer_once(|daemon, request| files::slow(daemon, request, delete)).await,
-        Write::NAME => call.answer_stream_once(files::write).await,
-        Edit::NAME => call.answer_once_with_payload(MAX_EDIT, files::edit).await,
-        name => Err(unknown(name)),
-    }
+/// Makes the table of routes from lines `Operation => method(function)`: the method of [`Call`] that answers the request, and the
+/// function that does the work. A function that takes another operation's request doesn't compile.
+macro_rules! routes {
+    ($($operation:ty => $answer:ident($($argument:expr),+),)+) => {
+        /// The names of all operations that are served.
+        #[cfg(test)]
+        const ROUTES: &[&str] = &[$(<$operation as Operation>::NAME),+];
+
+        async fn dispatch<B>(call: Call<B>) -> Result<Reply>
+        where
+            B: Body<Data = Bytes> + Unpin + Send + 'static,
+            B::Error: std::fmt::Display,
+        {
+            match call.name.as_str() {
+                $(<$operation as Operation>::NAME => call.$answer::<$operation, _>($($argument),+).await,)+
+                name => Err(unknown(name)),
+            }
+        }
+    };
+}
+
+// A new operation is one line here.
+routes! {
+    Hello => answer(session::hello),
+    Protections => answer(session::protections),
+    Lifetime => answer(session::lifetime),
+    exec::Start => answer(execs::start),
+    exec::Run => answer(execs::run),
+    exec::Attach => answer(execs::attach),
+    exec::Status => answer(execs::status),
+    exec::List => answer(execs::list),
+    exec::Input => answer_with_payload(MAX_INPUT, execs::input),
+    exec::Signal => answer_once(execs::signal),
+    Read => answer(files::read),
+    Download => answer(files::download),
+    Ls => answer(|daemon, request| files::search(daemon, request, Files::ls)),
+    Glob => answer(|daemon, request| files::search(daemon, request, Files::glob)),
+    Grep => answer(|daemon, request| files::search(daemon, request, Files::grep)),
+    Tree => answer(|daemon, request| files::search(daemon, request, Files::tree)),
+    Stat => answer(|daemon, request| files::quick(daemon, request, Files::stat)),
+    Mkdir => answer_once(|daemon, request| files::quick(daemon, request, Files::mkdir)),
+    Move => answer_once(|daemon, request| files::slow(daemon, request, Files::relocate)),
+    Delete => answer_once(|daemon, request| files::slow(daemon, request, delete)),
+    Write => answer_stream_once(files::write),
+    Edit => answer_once_with_payload(MAX_EDIT, files::edit),
 }
 
 fn delete(files: &Files, request: &Delete) -> Result<<Delete as Operation>::Output> {
@@ -191,4 +205,21 @@ where
 /// A request whose body was cut off has changed nothing.
 fn was_served(result: &Result<Reply>) -> bool {
     !matches!(result, Err(error) if error.code == ErrorCode::BadMessage)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use podbay_proto::OPERATIONS;
+
+    use super::*;
+
+    #[test]
+    fn every_operation_has_exactly_one_route() {
+        let operations: BTreeSet<&str> = OPERATIONS.iter().map(|operation| operation.name).collect();
+        let routes: BTreeSet<&str> = ROUTES.iter().copied().collect();
+        assert_eq!(routes, operations, "left: served by podbayd; right: the protocol's table");
+        assert_eq!(routes.len(), ROUTES.len(), "an operation has two routes");
+    }
 }

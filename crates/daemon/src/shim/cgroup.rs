@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 
 use podbay_jail::Cgroup;
-use podbay_proto::exec::{ExecId, Limits};
+use podbay_proto::exec::{CommandLimits, ExecId};
 use podbay_proto::{Error, ErrorCode, Result};
 
 use crate::stderr_log::log_error;
@@ -19,16 +19,16 @@ impl CommandCgroup {
     ///
     /// # Errors
     /// `unsupported` if none can be made: a limit that isn't enforced would be worse than none.
-    pub fn make(id: &ExecId, limits: &Limits) -> Result<Option<Self>> {
+    pub fn make(id: &ExecId, limits: &CommandLimits) -> Result<Option<Self>> {
         if limits.memory.is_none() && limits.processes.is_none() {
             return Ok(None);
         }
         // Removes what killed shims left. If it fails, the next one tries again.
         let _ = podbay_jail::sweep();
-        let wanted = podbay_jail::Limits {
+        let wanted = podbay_jail::JailLimits {
             memory: limits.memory,
             processes: limits.processes,
-            ..podbay_jail::Limits::default()
+            ..podbay_jail::JailLimits::default()
         };
         let (cgroup, in_force) = Cgroup::make(id.as_str(), &wanted);
         let made = cgroup.map(|cgroup| Self { cgroup });

@@ -9,7 +9,7 @@ use std::process;
 use std::sync::Arc;
 
 use podbay_jail::{PreparedConfinement, SeccompListener};
-use podbay_proto::exec::{Limits, Program};
+use podbay_proto::exec::{CommandLimits, Program};
 use podbay_proto::{Error, ErrorCode, RawPath, Result};
 use rustix::process::{Resource, Rlimit};
 
@@ -64,7 +64,8 @@ pub fn spawn(
     for (name, value) in &start.command.env {
         if name.is_empty() || name.contains(['=', '\0']) || value.as_bytes().contains(&0) {
             let message = format!(
-                "invalid environment variable {name:?}: its name is empty or contains '=' or NUL, or its value contains NUL"
+                "invalid environment variable {name:?}: its name is empty or contains '=' or NUL, or its value \
+                 contains NUL"
             );
             return Err(Error::new(ErrorCode::InvalidArgument, message));
         }
@@ -162,12 +163,12 @@ fn pipe() -> Result<(OwnedFd, OwnedFd)> {
 }
 
 fn no_pipe(error: rustix::io::Errno) -> Error {
-    Error::new(ErrorCode::SpawnFailed, format!("can't make a pipe for the command: {error}"))
+    Error::new(ErrorCode::SpawnFailed, format!("can't create a pipe for the command: {error}"))
         .with_errno(Some(error.raw_os_error()))
 }
 
 /// Between fork and exec: system calls only.
-fn prepare(limits: &Limits) -> io::Result<()> {
+fn prepare(limits: &CommandLimits) -> io::Result<()> {
     sys::reset_signals();
     rustix::process::setsid()?;
     if let Some(bytes) = limits.file_size {

@@ -46,8 +46,9 @@ impl Shim {
         if !watchers.is_empty() {
             return watchers.contains(&peer);
         }
-        // No podbayd is there, and the next one is nobody's child. It is whoever can't be a command: none of this shim's,
-        // and where commands have a seccomp filter none of another's. One that has ended meanwhile could have been any.
+        // podbayd isn't running, and its successor isn't this process's ancestor. So a process is accepted if it can't be
+        // a command: not a descendant of this shim and, where commands have a seccomp filter, not under that filter
+        // either. A process that has ended meanwhile is refused, because it could have been a command.
         !Peers::of_shim(self.start.podbayd_filters).is_command(socket).unwrap_or(true)
     }
 

@@ -55,7 +55,7 @@ impl Files {
     /// When the start can't be read, or the pattern is empty. What can't be read further down makes the result partial.
     pub fn grep(&self, request: &Grep, cancel: &Cancel) -> Result<GrepOutput> {
         if request.pattern.is_empty() {
-            let message = "the text to search for is empty, and every line contains that";
+            let message = "the text to search for is empty, so every line would match";
             return Err(Error::new(ErrorCode::InvalidArgument, message));
         }
         let glob = request.glob.as_ref().map(|glob| Pattern::new(glob, Style::default())).transpose()?;
@@ -134,7 +134,7 @@ impl Shared<'_> {
                     Err(_) => {
                         return Err(Error::new(
                             ErrorCode::Internal,
-                            "podbayd failed while searching; please report this as a defect",
+                            "podbayd failed while searching; please report this bug",
                         ));
                     }
                 }

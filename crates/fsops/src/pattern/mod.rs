@@ -58,7 +58,7 @@ impl Pattern {
             return Err(Error::at(ErrorCode::InvalidPattern, pattern, message));
         }
         if bytes.len() > MAX_LENGTH {
-            let message = format!("the pattern has {} bytes and {MAX_LENGTH} is the most", bytes.len());
+            let message = format!("the pattern has {} bytes, and at most {MAX_LENGTH} are allowed", bytes.len());
             return Err(Error::new(ErrorCode::InvalidPattern, message));
         }
         let start = bytes.iter().position(|&byte| byte != b'/').unwrap_or(bytes.len());

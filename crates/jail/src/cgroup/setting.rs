@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::hierarchies::{Hierarchies, delegated};
 use crate::error::FailedStep;
-use crate::limits::Limits;
+use crate::limits::JailLimits;
 
 /// A limit, and the files that set it.
 pub(super) struct Setting {
@@ -17,7 +17,7 @@ pub(super) struct Setting {
 }
 
 /// The settings for these limits.
-pub(super) fn settings(limits: &Limits) -> Vec<Setting> {
+pub(super) fn settings(limits: &JailLimits) -> Vec<Setting> {
     let mut list = Vec::new();
     if let Some(bytes) = limits.memory {
         let bytes = bytes.to_string();
@@ -101,7 +101,8 @@ mod tests {
             fs::write(top.path().join(file), controllers).unwrap();
         }
         let own = Hierarchies { v1: Vec::new(), v2: Some(top.path().to_owned()) };
-        let limits = Limits { memory: Some(1 << 30), cpu: Some(1.5), processes: Some(100), ..Limits::default() };
+        let limits =
+            JailLimits { memory: Some(1 << 30), cpu: Some(1.5), processes: Some(100), ..JailLimits::default() };
         for setting in settings(&limits) {
             assert_eq!(setting.apply(&own, "x").unwrap().1, "cgroup v2");
         }

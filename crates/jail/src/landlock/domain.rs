@@ -20,7 +20,7 @@ use crate::landlock::{self, REFER};
 
 /// Why commands that may gain privileges aren't in a domain.
 pub const ESCALATION: &str = "this container allows privilege escalation (for programs such as sudo); set \
-                              allowPrivilegeEscalation to false to wall commands off";
+                              allowPrivilegeEscalation to false to protect podbayd from commands";
 
 /// What commands are kept from. Plain data, which can be passed to another process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

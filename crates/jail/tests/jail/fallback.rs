@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use podbay_jail::{CommandConfinement, Domain, Exit, Isolation, Jail, Mount, Network, own_id, spawn};
+use podbay_jail::{CommandConfinement, Domain, Isolation, Jail, JailExit, Mount, Network, own_id, spawn};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::harness::{Case, Verdict, World, attempt, finish, skip, start, unreadable};
@@ -311,13 +311,15 @@ fn processes(world: &World) {
 fn programs(world: &World) {
     let jail = jail(world);
     attempt_as_command(&jail, || {
-        let script = "set -e; [ \"$HOME\" = \"$PWD\" ]; echo x > f; mkdir d; mv f d; cat d/f | grep -q x; ls /usr/bin > /dev/null";
+        let script = "set -e; [ \"$HOME\" = \"$PWD\" ]; echo x > f; mkdir d; mv f d; cat d/f | grep -q x; ls /usr/bin \
+                      > /dev/null";
         let output = Command::new("/bin/sh").args(["-c", script]).output().unwrap();
         if !output.status.success() {
             return Err(format!("{} {}", output.status, String::from_utf8_lossy(&output.stderr)));
         }
         if Path::new("/usr/bin/python3").exists() {
-            let program = "import subprocess, threading, json, tempfile; tempfile.TemporaryFile(); subprocess.run(['true'], check=True)";
+            let program = "import subprocess, threading, json, tempfile; tempfile.TemporaryFile(); \
+                           subprocess.run(['true'], check=True)";
             let output = Command::new("/usr/bin/python3").args(["-c", program]).output().unwrap();
             if !output.status.success() {
                 return Err(String::from_utf8_lossy(&output.stderr).into_owned());
@@ -363,7 +365,7 @@ fn all_end(world: &World) {
             jailed.kill().unwrap();
             jailed.wait().unwrap()
         };
-        assert_eq!(exit, if by_itself { Exit::Code(0) } else { Exit::Signal(9) });
+        assert_eq!(exit, if by_itself { JailExit::Code(0) } else { JailExit::Signal(9) });
         assert!(!all.iter().any(|pid| lives(*pid)), "processes outlived their jail");
         jailed.cleanup().unwrap();
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use podbay_jail::{Exit, Jail, Jailed, spawn};
+use podbay_jail::{Jail, JailExit, Jailed, spawn};
 
 use crate::case_process::{Run, list, wait};
 
@@ -84,12 +84,12 @@ pub(crate) fn start(jail: &Jail, keep: &[BorrowedFd<'_>], inside: impl FnOnce() 
 }
 
 /// Fails the case if an attack has succeeded.
-pub(crate) fn finish(exit: Exit, mut said: File) {
+pub(crate) fn finish(exit: JailExit, mut said: File) {
     // A process that survived its jail would hold the pipe open, so this doesn't wait for its end.
     rustix::io::ioctl_fionbio(&said, true).unwrap();
     let mut text = Vec::new();
     let _ = said.read_to_end(&mut text);
-    assert_eq!(exit, Exit::Code(0), "{}", String::from_utf8_lossy(&text));
+    assert_eq!(exit, JailExit::Code(0), "{}", String::from_utf8_lossy(&text));
 }
 
 /// The main function of the test program.

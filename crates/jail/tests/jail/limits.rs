@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use podbay_jail::{Exit, InForce, Jailed};
+use podbay_jail::{InForce, JailExit, Jailed};
 
 use crate::harness::{Case, World, attempt, finish, skip, start};
 use crate::processes::{descendants, lives};
@@ -182,7 +182,7 @@ fn honest(world: &World) {
     }
     let exit = jailed.wait().unwrap();
     assert_eq!(jailed.cleanup().unwrap(), exit);
-    assert_ne!(exit, Exit::Signal(9));
+    assert_ne!(exit, JailExit::Signal(9));
     finish(exit, said);
     assert!(groups.iter().all(|group| !group.exists()), "a cgroup stayed: {groups:?}");
 }

@@ -74,7 +74,7 @@ fn during_start(world: &World) {
                 started += 1;
                 let exit = jailed.wait().unwrap();
                 jailed.cleanup().unwrap();
-                assert_eq!(exit, podbay_jail::Exit::Code(0), "a swapped link was mounted");
+                assert_eq!(exit, podbay_jail::JailExit::Code(0), "a swapped link was mounted");
             }
             Err(_) => refused += 1,
         }

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use podbay_jail::{Exit, spawn};
+use podbay_jail::{JailExit, spawn};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::harness::{Case, World, attempt, start};
@@ -182,19 +182,19 @@ fn all_end(world: &World) {
     let all = descendants(pid);
     assert_eq!(all.len(), 20);
     assert_eq!(jailed.try_wait().unwrap(), None);
-    assert_eq!(jailed.cleanup().unwrap(), Exit::Signal(9));
+    assert_eq!(jailed.cleanup().unwrap(), JailExit::Signal(9));
     assert!(!all.iter().any(|pid| lives(*pid)), "processes outlived their jail");
     jailed.kill().unwrap();
-    assert_eq!(jailed.cleanup().unwrap(), Exit::Signal(9), "a second time is no error");
+    assert_eq!(jailed.cleanup().unwrap(), JailExit::Signal(9), "a second time is no error");
 }
 
 fn exit_codes(world: &World) {
     for code in [0, 1, 42, 255] {
         let mut jailed = spawn(&world.jail(), &[], || code).unwrap();
-        assert_eq!(jailed.wait().unwrap(), Exit::Code(code));
+        assert_eq!(jailed.wait().unwrap(), JailExit::Code(code));
         jailed.cleanup().unwrap();
     }
     let mut jailed = spawn(&world.jail(), &[], || panic!("inside")).unwrap();
-    assert_eq!(jailed.wait().unwrap(), Exit::Code(101));
+    assert_eq!(jailed.wait().unwrap(), JailExit::Code(101));
     jailed.cleanup().unwrap();
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use podbay_jail::{Limits, Mount, spawn};
+use podbay_jail::{JailLimits, Mount, spawn};
 
 use crate::harness::{Case, World};
 use crate::processes::descendants;
@@ -54,8 +54,13 @@ fn groups() -> Vec<PathBuf> {
 fn limited(world: &World, round: usize) -> podbay_jail::Jail {
     let mut jail = world.jail();
     jail.id = format!("{}-{round}", jail.id);
-    jail.limits =
-        Limits { memory: Some(64 << 20), cpu: Some(1.0), processes: Some(32), disk: Some(16 << 20), descriptors: None };
+    jail.limits = JailLimits {
+        memory: Some(64 << 20),
+        cpu: Some(1.0),
+        processes: Some(32),
+        disk: Some(16 << 20),
+        descriptors: None,
+    };
     jail
 }
 

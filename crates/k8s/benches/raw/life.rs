@@ -22,7 +22,7 @@ pub async fn measure(bench: &Bench) {
     let first = made(&raw).await;
     raw.delete(&first.id).await.unwrap();
 
-    let table = Table::times("From create to the first result, and back");
+    let table = Table::times("Creating and deleting a sandbox");
     let (mut ready, mut cold, mut gone, mut plain, mut session) = <(Vec<_>, Vec<_>, Vec<_>, Vec<_>, Vec<_>)>::default();
     let pods: Api<Pod> = Api::namespaced(bench.namespace.client(), bench.namespace.name());
     for round in 0..ROUNDS {
@@ -55,14 +55,15 @@ pub async fn measure(bench: &Bench) {
         plain.push(deleted.duration_since(begun));
     }
     let (ready, cold) = (Samples::from(ready), Samples::from(cold));
-    table.row("floor: the same pod by hand, create to Ready", &ready);
-    table.row("the first session in it: an exec, podbayd sent and started, first answer", &Samples::from(session));
-    table.row("**podbay: create to the result of `true`, cold**", &cold);
+    table.row("baseline: the same pod created directly, create to Ready", &ready);
+    table.row("first session in that pod: exec, upload and start of podbayd, first answer", &Samples::from(session));
+    table.row("**podbay: create to the result of `true`, no pool**", &cold);
     warm(bench, &table).await;
-    table.row("floor: the same pod by hand, delete to gone", &Samples::from(plain));
+    table.row("baseline: the same pod deleted directly, delete to gone", &Samples::from(plain));
     table.row("**podbay: delete to pod gone**", &Samples::from(gone));
     let factor = cold.p50().as_secs_f64() / ready.p50().as_secs_f64();
-    Table::figures("Cold, compared (p50)").figure("podbay / the pod's own time to Ready", format!("{factor:.2}"));
+    Table::figures("Creating without a pool, compared (p50)")
+        .figure("podbay / the pod's own time to Ready", format!("{factor:.2}"));
     reconnect(&raw).await;
 }
 
@@ -86,13 +87,16 @@ async fn warm(bench: &Bench, table: &Table) {
         }
         raw.delete(&provided.id).await.unwrap();
     }
-    table.row("**podbay: the same from the warm pool, a session held to the next pod**", &Samples::from(held));
-    table.row("podbay: the same from the warm pool, by a client that has just begun", &Samples::from(fresh));
+    table.row(
+        "**podbay: create to the result of `true`, warm pool, session to the next pod already open**",
+        &Samples::from(held),
+    );
+    table.row("podbay: create to the result of `true`, warm pool, new client", &Samples::from(fresh));
 }
 
 async fn reconnect(raw: &Raw) {
     let provided = made(raw).await;
-    let table = Table::times("Reconnect to a daemon that runs");
+    let table = Table::times("Reconnecting to a running podbayd");
     let found = |_| async {
         let found = raw.reconnect(&provided.id).await.unwrap();
         found.sandbox.hello().await.unwrap();
@@ -105,7 +109,7 @@ async fn reconnect(raw: &Raw) {
         found.sandbox.hello().await.unwrap();
         opening.push(begun.elapsed());
     }
-    table.row("of it the session and the first answer", &Samples::from(opening));
+    table.row("of which: opening the session and the first answer", &Samples::from(opening));
     raw.delete(&provided.id).await.unwrap();
 }
 

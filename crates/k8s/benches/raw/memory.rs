@@ -28,7 +28,7 @@ pub async fn measure(bench: &Bench) {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let table = Table::figures("One client that holds 200 sandboxes (ten sessions to each of 20 pods)");
+    let table = Table::figures("Memory of one client with 200 sandboxes (10 sessions to each of 20 pods)");
     for line in String::from_utf8(output.stdout).unwrap().lines() {
         let (what, value) = line.split_once('|').unwrap();
         table.figure(what, value);
@@ -61,13 +61,13 @@ pub async fn hold(kubeconfig: &Path) {
         held.push(open(held.len()).await);
     }
     let many = resident();
-    println!("resident with {few_held}|{few} KiB");
-    println!("resident with {}|{many} KiB", held.len());
-    println!("**each**|{:.0} KiB", (many.saturating_sub(few)) as f64 / HELD as f64);
+    println!("resident memory with {few_held}|{few} KiB");
+    println!("resident memory with {}|{many} KiB", held.len());
+    println!("**per sandbox**|{:.0} KiB", (many.saturating_sub(few)) as f64 / HELD as f64);
     // All of them still work, and at once.
     let results = join_all(held.iter().map(|provided| provided.sandbox.run("true"))).await;
     let working = results.into_iter().filter(|result| result.as_ref().is_ok_and(|output| output.success())).count();
-    println!("of these ran a command, all at once|{working}");
+    println!("sandboxes that ran a command, all concurrently|{working}");
 }
 
 /// In KiB, all of it: what a client holds isn't only its heap.

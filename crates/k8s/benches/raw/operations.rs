@@ -60,8 +60,8 @@ fn above(samples: &Samples, way: &Samples) -> String {
 }
 
 async fn commands(sandbox: &Sandbox, rivals: &Rivals<'_>, way: &Samples) {
-    let table = Table::times("Commands in a pod that is there");
-    table.row("floor: 192 bytes through an open exec of `cat` and back", way);
+    let table = Table::times("Commands in a running pod");
+    table.row("baseline: round trip of 192 bytes through an open exec of `cat`", way);
     let kubectl = Samples::of_blocking(20, || rivals.kubectl_exec(&["true"]));
     table.row("`kubectl exec POD -- true`", &kubectl);
     let api = Samples::of(40, |_| rivals.api_exec(&["true"])).await;
@@ -70,15 +70,15 @@ async fn commands(sandbox: &Sandbox, rivals: &Rivals<'_>, way: &Samples) {
     let podbay = Samples::of(500, run).await;
     table.row("**podbay: `true`**", &podbay);
     let facts = Table::figures("Commands, compared (p50)");
-    facts.figure("`true` above the way there and back", above(&podbay, way));
-    facts.figure("faster than one API exec", factor(&api, &podbay));
-    facts.figure("faster than `kubectl exec`", factor(&kubectl, &podbay));
+    facts.figure("`true`, above the round trip", above(&podbay, way));
+    facts.figure("faster than one API exec by", factor(&api, &podbay));
+    facts.figure("faster than `kubectl exec` by", factor(&kubectl, &podbay));
 }
 
 async fn files(sandbox: &Sandbox, rivals: &Rivals<'_>, way: &Samples) {
     let table = Table::times("Small files (4 KB; a directory of 21)");
     let api = Samples::of(30, |_| rivals.api_exec(&["python3", "-c", SCRIPT])).await;
-    table.row("one API exec of a Python script that reads", &api);
+    table.row("one API exec of a Python script that reads the file", &api);
     let cat = Samples::of(30, |_| rivals.api_exec(&["cat", "/workspace/small/file0.txt"])).await;
     table.row("one API exec of `cat`", &cat);
     let missing = |_| async { assert!(sandbox.stat(&Stat::new("no/such/file")).await.is_err()) };
@@ -106,7 +106,7 @@ async fn files(sandbox: &Sandbox, rivals: &Rivals<'_>, way: &Samples) {
         drop(sandbox.write(&Write::new(format!("written/{name}")), vec![b'x'; 4000]).await.unwrap());
     };
     row("write", Samples::of(1000, |round| write(round.to_string())).await);
-    row("write over a file", Samples::of(1000, |_| write("0".into())).await);
+    row("write, replacing a file", Samples::of(1000, |_| write("0".into())).await);
     let turn = Cell::new(false);
     let edit = |_| async {
         // Back and forth, so that every edit changes the file.
@@ -117,14 +117,14 @@ async fn files(sandbox: &Sandbox, rivals: &Rivals<'_>, way: &Samples) {
     let facts = Table::figures("Small files, compared (p50)");
     for (name, samples) in &all {
         facts.figure(
-            &format!("{name}: above the way there and back / faster than a Python script by an API exec"),
+            &format!("{name}: above the round trip / faster than a Python script in an API exec"),
             format!("{} / {}", above(samples, way), factor(&api, samples)),
         );
     }
 }
 
 async fn sixteen(bench: &Bench, sandbox: &Sandbox, rivals: &Rivals<'_>) {
-    let table = Table::figures("Commands, sixteen at a time");
+    let table = Table::figures("Commands, 16 concurrent");
     let rate = |count: usize, time: Duration| count as f64 / time.as_secs_f64();
     let per_second = |rate: f64, count: usize| format!("{rate:.0} per second (n = {count})");
     let begun = Instant::now();

@@ -24,7 +24,7 @@ pub async fn measure(bench: &Bench) {
     let local = bench.dir.path().join("local");
     fill(&local, SIZE);
     one_file(sandbox, &rivals, &local, &bench.dir.path().join("back")).await;
-    let table = Table::figures("Small ones in between");
+    let table = Table::figures("Reading during an upload");
     reads_during_upload(sandbox, &table, &bench.dir.path().join("large")).await;
     raw.delete(&provided.id).await.unwrap();
 }
@@ -70,15 +70,15 @@ async fn one_file(sandbox: &Sandbox, rivals: &Rivals<'_>, local: &Path, back: &P
     }
     assert_eq!(std::fs::metadata(back).unwrap().len(), SIZE);
     let median = times.map(|times| Samples::from(times).p50());
-    let table = Table::figures("200 MB through the API server (median of 5, taken in turn)");
-    let names = ["`kubectl cp` up", "a bare WebSocket into `cat`", "**podbay: up**"];
-    let down = ["`kubectl cp` down", "a bare WebSocket from `cat`", "**podbay: down**"];
+    let table = Table::figures("Transferring 200 MB through the API server (median of 5 interleaved runs)");
+    let names = ["`kubectl cp`, upload", "a bare WebSocket to `cat`, upload", "**podbay: upload**"];
+    let down = ["`kubectl cp`, download", "a bare WebSocket from `cat`, download", "**podbay: download**"];
     for (name, time) in names.into_iter().chain(down).zip(median) {
         table.figure(name, rate(SIZE, time));
     }
     let times = |one: usize, other: usize| format!("{:.2}", median[one].as_secs_f64() / median[other].as_secs_f64());
-    table.figure("podbay / `kubectl cp`, up and down", format!("{} and {}", times(0, 2), times(3, 5)));
-    table.figure("podbay / a bare WebSocket, up and down", format!("{} and {}", times(1, 2), times(4, 5)));
+    table.figure("podbay / `kubectl cp`, upload and download", format!("{} and {}", times(0, 2), times(3, 5)));
+    table.figure("podbay / a bare WebSocket, upload and download", format!("{} and {}", times(1, 2), times(4, 5)));
 }
 
 async fn reads_during_upload(sandbox: &Sandbox, table: &Table, large: &Path) {
@@ -103,7 +103,7 @@ async fn reads_during_upload(sandbox: &Sandbox, table: &Table, large: &Path) {
     let count = times.len();
     let samples = Samples::from(times);
     table.figure(
-        "read of a small file during an upload of 1 GB",
+        "read of a small file during a 1 GB upload",
         format!("p50 {}, p95 {} (n = {count})", show(samples.p50()), show(samples.at(0.95))),
     );
 }
@@ -113,7 +113,7 @@ async fn many_files(sandbox: &Sandbox, rivals: &Rivals<'_>, dir: &Path) {
     std::fs::create_dir(&many).unwrap();
     (0..10_000).for_each(|number| std::fs::write(many.join(number.to_string()), [b'x'; 1024]).unwrap());
     let from = many.to_str().unwrap().to_owned();
-    let table = Table::times("10,000 files of 1 KiB up");
+    let table = Table::times("Uploading 10,000 files of 1 KiB");
     let mut copies = 0..;
     let copied = Samples::of_blocking(3, || {
         let to = format!("{}:/workspace/copied-{}", rivals.pod, copies.next().unwrap());
@@ -125,5 +125,5 @@ async fn many_files(sandbox: &Sandbox, rivals: &Rivals<'_>, dir: &Path) {
         assert!(sandbox.write_all(files.collect()).await.iter().all(Result::is_ok));
     };
     table.row("**podbay**", &Samples::of(3, |round| send(format!("sent-{round}"))).await);
-    table.row("podbay, each in place of a file that is there", &Samples::of(3, |_| send("sent-0".into())).await);
+    table.row("podbay, replacing existing files", &Samples::of(3, |_| send("sent-0".into())).await);
 }

@@ -164,8 +164,8 @@ fn failed(why: &str) -> BootstrapFailure {
         "run" => Error::Architecture { arch: rest.to_owned() },
         "count" => Error::Bootstrap(format!("not all of podbayd arrived (got and wanted: {rest})")),
         "digest" => Error::Bootstrap(
-            "podbayd arrived in the container with other contents than were sent (its SHA-256 differs): try again, and \
-             check the node's disk if it happens again"
+            "podbayd was damaged on its way into the container (its SHA-256 differs): try again, and check the node's \
+             disk if it happens again"
                 .into(),
         ),
         "write" => return BootstrapFailure::Failed(format!("can't write podbayd below {rest}")),

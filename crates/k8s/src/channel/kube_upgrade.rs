@@ -63,7 +63,7 @@ async fn status_of(response: http::Response<Body>) -> Result<Status, String> {
     let code = response.status();
     let bytes = match Limited::new(response.into_body(), LARGEST_ERROR).collect().await {
         Ok(body) => body.to_bytes(),
-        Err(error) => return Err(format!("the answer {code} broke off: {error}")),
+        Err(error) => return Err(format!("the answer {code} was cut off: {error}")),
     };
     serde_json::from_slice(&bytes).map_err(|_| match String::from_utf8_lossy(&bytes).trim() {
         "" => format!("the answer was {code} without a reason; this client knows {PROTOCOLS}"),

@@ -44,7 +44,7 @@ impl Handshake {
         let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
         match text(header::SEC_WEBSOCKET_ACCEPT) == Some(derive_accept_key(self.key.as_bytes()).as_str()) {
             true => Ok(text(header::SEC_WEBSOCKET_PROTOCOL)),
-            false => Err("whoever answered isn't speaking WebSocket; is there a proxy in between?".into()),
+            false => Err("the answer isn't WebSocket; check for a proxy in between".into()),
         }
     }
 }

@@ -67,7 +67,7 @@ impl RenewingService {
                 Err(error) if current.expires.is_some_and(|expires| expires <= now) => return Err(error.into()),
                 // The old certificate is valid a little longer. The plugin isn't run again for every request until then.
                 Err(error) => {
-                    tracing::warn!(%error, "the exec plugin gave no new certificate");
+                    tracing::warn!(%error, "the exec plugin returned no new certificate");
                     current.due = Some(now + RETRY);
                 }
             }

@@ -68,7 +68,7 @@ fn checked(from: &str, url: &str) -> Result<String> {
     match uri.as_ref().and_then(Uri::scheme_str) {
         Some("http" | "socks5" | "socks5h") => Ok(whole),
         Some(scheme) => Err(Error::Cluster(format!(
-            "the proxy in {from} has the scheme {scheme}:// and http:// and socks5:// are supported"
+            "the proxy in {from} has the scheme {scheme}://, but only http:// and socks5:// are supported"
         ))),
         // It may have a password in it, so it isn't shown.
         None => Err(Error::Cluster(format!("the proxy in {from} isn't a URL such as http://proxy.example:3128"))),

@@ -20,8 +20,8 @@ use crate::names::{MANAGED_BY, PODBAY};
 use crate::rights::ModeNeeds;
 
 /// What two of the checks look for.
-const LEFTOVERS: &str = "sandboxes that are over";
-const LIFETIMES: &str = "sandboxes that would stay for ever";
+const LEFTOVERS: &str = "expired sandboxes";
+const LIFETIMES: &str = "sandboxes without a lifetime";
 
 /// How thorough the examination is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -91,7 +91,7 @@ impl Doctor {
                 findings.push(self.neighbours().await);
                 findings.extend(self.sandboxes().await);
                 findings.push(self.mode.admission().await.unwrap_or_else(|error| {
-                    Finding::new("admission", "whether such a pod is admitted", State::Warning, error.to_string())
+                    Finding::new("admission", "admission of such a pod", State::Warning, error.to_string())
                 }));
             }
             // After a failure each of these would fail for the same reason.
@@ -105,7 +105,7 @@ impl Doctor {
                 },
                 (depth, _) => {
                     let asked = depth == Depth::Full;
-                    let why = if asked { "left out: fix the failures above first" } else { "not asked for" };
+                    let why = if asked { "skipped: fix the failures above first" } else { "not asked for" };
                     findings.push(Finding::new("start", "starting a sandbox", State::Skipped, why));
                     findings.push(Finding::new("network", "network rules", State::Skipped, why));
                 }
@@ -130,11 +130,13 @@ impl Doctor {
             Err(error) => {
                 let fix = match Error::code(&error) {
                     Some(401) => {
-                        "the cluster doesn't know this account: log in again, or take a new token (kubectl create token)"
+                        "the cluster doesn't know this account: log in again, or create a new token (kubectl create \
+                         token)"
                     }
                     Some(403) => "this account may not even read the version: use another one",
                     _ => {
-                        "check the kubeconfig, its context (--kubeconfig, --context) and the network: 'kubectl version' has to answer"
+                        "check the kubeconfig, its context (--kubeconfig, --context) and the network: 'kubectl \
+                         version' has to answer"
                     }
                 };
                 finding(State::Failed, Error::api("tell its version")(error).to_string()).fix(fix)
@@ -151,11 +153,8 @@ impl Doctor {
                 let labels = found.metadata.labels.unwrap_or_default();
                 match labels.get("pod-security.kubernetes.io/enforce") {
                     Some(level) => finding(State::Ok, format!("exists; Pod Security: {level}")),
-                    None => finding(
-                        State::Warning,
-                        "exists; the cluster doesn't hold its pods to a Pod Security level".into(),
-                    )
-                    .fix(format!("kubectl label namespace {name} pod-security.kubernetes.io/enforce=restricted")),
+                    None => finding(State::Warning, "exists; no Pod Security level is enforced for its pods".into())
+                        .fix(format!("kubectl label namespace {name} pod-security.kubernetes.io/enforce=restricted")),
                 }
             }
             Ok(None) => finding(State::Failed, "doesn't exist".into())
@@ -170,8 +169,7 @@ impl Doctor {
 
     /// Whoever may exec into one pod of a namespace may exec into all.
     async fn neighbours(&self) -> Finding {
-        let finding =
-            |state, detail: String| Finding::new("neighbours", "other pods beside the sandboxes", state, detail);
+        let finding = |state, detail: String| Finding::new("neighbours", "other pods in the namespace", state, detail);
         let pods: Api<Pod> = Api::namespaced(self.cluster.client.clone(), &self.cluster.namespace);
         let others = ListParams::default().labels(&format!("{MANAGED_BY}!={PODBAY}")).limit(100);
         match pods.list(&others).await {
@@ -232,10 +230,13 @@ impl Doctor {
         let left = all.iter().filter(|one| one.phase == Phase::Terminated || one.expires_ms.is_some_and(over)).count();
         match left {
             0 => finding(State::Ok, format!("none, of {}", all.len())),
-            _ => finding(State::Warning, format!("{left} of {} are over and not removed", all.len())).fix(format!(
-                "podbay reap --mode {mode} --namespace {}; for good: podbay install {mode} --reaper-image IMAGE | kubectl apply -f -",
-                self.cluster.namespace
-            )),
+            _ => finding(State::Warning, format!("{left} of {} have expired and weren't removed", all.len())).fix(
+                format!(
+                    "podbay reap --mode {mode} --namespace {}; for good: podbay install {mode} --reaper-image IMAGE | \
+                 kubectl apply -f -",
+                    self.cluster.namespace
+                ),
+            ),
         }
     }
 }
@@ -248,7 +249,8 @@ fn lifetimes(all: &[Listed], unlimited: bool, reap: &str) -> Finding {
     let ids: Vec<&str> =
         all.iter().filter(stays).filter(|one| one.active_ms.is_some()).map(|one| one.id.as_str()).collect();
     let fix = format!(
-        "set idle_ttl (a day by default) or ttl for new ones; end old ones with 'podbay delete ID' or '{reap} --idle 24h'"
+        "set idle_ttl (a day by default) or ttl for new ones; end old ones with 'podbay delete ID' or '{reap} --idle \
+         24h'"
     );
     match (ids.len(), unlimited) {
         (0, false) => finding(State::Ok, "none: each has a ttl or an idle_ttl".into()),

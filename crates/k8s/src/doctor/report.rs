@@ -55,7 +55,7 @@ pub const CHECKS: [&str; 14] = [
     "lifetimes",
     "admission",
     "start",
-    "walls",
+    "protection",
     "network",
     "ranges",
     "user_namespace",

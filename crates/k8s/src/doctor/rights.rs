@@ -40,7 +40,7 @@ async fn granted_one(cluster: &Cluster, right: Right, needs: &ModeNeeds, who: &s
             Ok(true) => {}
             Ok(false) => missing.push(*verb),
             Err(error) => {
-                return finding(State::Skipped, format!("the cluster doesn't tell: {error}"));
+                return finding(State::Skipped, format!("unknown: {error}"));
             }
         }
     }
@@ -86,7 +86,7 @@ fn quoted(word: &str) -> String {
 
 /// Rights that Podbay doesn't need: an agent's account that can read secrets or create pods everywhere is worth stealing.
 pub(super) async fn excess(cluster: &Cluster, mode: &str) -> Finding {
-    let finding = |state, detail: String| Finding::new("excess", "rights that nobody needs", state, detail);
+    let finding = |state, detail: String| Finding::new("excess", "rights that Podbay doesn't need", state, detail);
     let space = Some(cluster.namespace.as_str());
     let asked = [
         ("read the namespace's secrets", space, "", "secrets", "get"),
@@ -101,11 +101,11 @@ pub(super) async fn excess(cluster: &Cluster, mode: &str) -> Finding {
         match answer {
             Ok(true) => found.push(*what),
             Ok(false) => {}
-            Err(error) => return finding(State::Skipped, format!("the cluster doesn't tell: {error}")),
+            Err(error) => return finding(State::Skipped, format!("unknown: {error}")),
         }
     }
     if found.is_empty() {
-        return finding(State::Ok, "none of those that were looked for".into());
+        return finding(State::Ok, "none found".into());
     }
     finding(State::Warning, format!("this account may {}", found.join(", "))).fix(format!(
         "let programs use an account of their own: podbay install {mode} --namespace {} | kubectl apply -f -",
@@ -152,7 +152,8 @@ mod tests {
         let text = grant(&needs, right, &["get"], "system:serviceaccount:agents:podbay", Some("boxes"));
         assert!(text.ends_with(
             "kubectl create role podbay-pods-exec -n boxes --verb=get --resource=pods/exec && \
-             kubectl create rolebinding podbay-pods-exec -n boxes --role=podbay-pods-exec --serviceaccount=agents:podbay"
+             kubectl create rolebinding podbay-pods-exec -n boxes --role=podbay-pods-exec \
+             --serviceaccount=agents:podbay"
         ));
         assert!(
             grant(&needs, right, &["get"], "o'neil", None)

@@ -22,13 +22,14 @@ impl Install {
         (object.?metadata.?labels[?'pod-security.kubernetes.io/enforce'].orValue('') == '{level}' &&
         !('pod-security.kubernetes.io/enforce-version' in object.?metadata.?labels.orValue({{}})))
       message: >-
-        a sandbox's namespace has to carry the label pod-security.kubernetes.io/enforce={level}, without enforce-version",
+        a sandbox's namespace has to carry the label pod-security.kubernetes.io/enforce={level}, without \
+        enforce-version",
                 level = level.as_str(),
             ),
         };
         format!(
             "\
-# The roles above hold in every namespace, because those of sandboxes don't exist yet. This refuses these accounts every
+# The roles above apply to every namespace, because those of sandboxes don't exist yet. This denies these accounts every
 # change and every exec outside {home} and the namespaces that belong to it. Needs Kubernetes 1.30.
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -47,7 +48,7 @@ spec:
   matchConditions:
     - name: is-podbay
       expression: request.userInfo.username in [{accounts}]
-    # Reviews of one's own rights change nothing.
+    # Reviewing one's own rights changes nothing.
     - name: changes-something
       expression: \"!(request.resource.group in ['authentication.k8s.io', 'authorization.k8s.io'])\"
   variables:
@@ -63,7 +64,7 @@ spec:
         !variables.isNamespace || [object, oldObject].all(one, one == null ||
         (one.?metadata.?labels[?'{HOME}'].orValue('') == '{home}' &&
         one.?metadata.?labels[?'{MANAGED_BY}'].orValue('') == '{PODBAY}'))
-      message: this account may make and delete only namespaces with the labels {HOME}={home} and {MANAGED_BY}={PODBAY}{level}
+      message: this account may create and delete only namespaces with the labels {HOME}={home} and {MANAGED_BY}={PODBAY}{level}
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding

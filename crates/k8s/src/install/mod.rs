@@ -95,10 +95,12 @@ impl Install {
         let mut parts = vec![namespace(
             &self.namespace,
             self.pod_security,
-            "A namespace for sandboxes and nothing else: whoever may run commands in one pod of it may in all.",
+            "A namespace for sandboxes only: an account that may run commands in one of its pods may do so in all of \
+             them.",
         )];
         let token = format!(
-            "Whoever uses sandboxes. A token for a kubeconfig: kubectl create token {} -n {home}",
+            "The account of programs that use sandboxes. To create a token for a kubeconfig: kubectl create token {} \
+             -n {home}",
             self.account
         );
         parts.push(account(&self.account, home, &token));
@@ -107,7 +109,7 @@ impl Install {
             account: &self.account,
             home,
             rights: self.needs.rights.clone(),
-            why: "Just what Podbay does.",
+            why: "Exactly the rights that Podbay needs.",
         }));
         let mut accounts = vec![(home.to_owned(), self.account.clone())];
         if let Some(image) = &self.reaper_image {
@@ -192,7 +194,7 @@ metadata:
   name: {name}
   labels:
     app.kubernetes.io/managed-by: podbay
-    # Podbay's pods keep to this by themselves; here the cluster sees to it too.
+    # Podbay's pods comply with this anyway; here the cluster enforces it too.
     pod-security.kubernetes.io/enforce: {level}
     pod-security.kubernetes.io/warn: {level}
 "

@@ -18,7 +18,7 @@ impl Install {
         names::check_label("namespace", &home)?;
         if home == self.namespace {
             return Err(Error::Config(format!(
-                "the reaper can't be in {home}, the sandboxes' own namespace: its token would be there too"
+                "the reaper can't be in {home}, the sandboxes' own namespace: its token would be accessible there"
             )));
         }
         Ok(home)
@@ -32,21 +32,21 @@ impl Install {
             )));
         }
         let mut parts = vec![
-            namespace(home, PodSecurity::Restricted, "A namespace for the reaper, away from the sandboxes."),
-            account(ACCOUNT, home, "The reaper's own account: it may remove sandboxes, not make them."),
+            namespace(home, PodSecurity::Restricted, "A namespace for the reaper, separate from the sandboxes."),
+            account(ACCOUNT, home, "The reaper's own account: it may remove sandboxes, but not create them."),
         ];
         parts.extend(self.granted(&Grant {
             role: self.role_name("-reaper"),
             account: ACCOUNT,
             home,
             rights: self.needs.reaper_rights.clone(),
-            why: "Just what removing takes.",
+            why: "Exactly the rights that removing needs.",
         }));
         let settings = self.needs.reaper_settings.iter();
         let settings: String = settings.map(|setting| format!(", \"--set\", \"{setting}\"")).collect();
         parts.push(format!(
             "\
-# Removes sandboxes that are over. Each sandbox ends itself; this is for those whose node is gone, and for what they left.
+# Removes expired sandboxes. Sandboxes end by themselves; this is for those whose node is gone, and for their remains.
 apiVersion: batch/v1
 kind: CronJob
 metadata:

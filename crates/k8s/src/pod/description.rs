@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Container, Event as Recorded, Pod};
 use kube::Api;
 use kube::api::ListParams;
 use podbay_client::Sandbox;
-use podbay_client::description::{Description, Event, Limit};
+use podbay_client::description::{Description, Limit, SandboxEvent};
 
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
@@ -25,7 +25,7 @@ pub(crate) async fn ask_podbayd(description: &mut Description, sandbox: &Sandbox
     match tokio::time::timeout(ANSWER, sandbox.hello()).await {
         Ok(Ok(welcome)) => {
             description.running = Some(welcome.running);
-            let open = "it doesn't say what its commands can reach";
+            let open = "it doesn't say how it is protected from commands";
             match tokio::time::timeout(ANSWER, sandbox.protection()).await {
                 Ok(Ok(protection)) => description.protection = Some(protection),
                 Ok(Err(error)) => description.unknown.push(format!("{open}: {error}")),
@@ -55,21 +55,21 @@ pub(crate) async fn describe_pod(description: &mut Description, cluster: &Cluste
 }
 
 /// A pod's events, oldest first.
-async fn recorded(cluster: &Cluster, pod: &Pod) -> Result<Vec<Event>> {
+async fn recorded(cluster: &Cluster, pod: &Pod) -> Result<Vec<SandboxEvent>> {
     let api: Api<Recorded> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     let about = ListParams::default().fields(&format!("involvedObject.uid={uid}")).limit(100);
     let list = api.list(&about).await.map_err(Error::api("list events"))?;
-    let mut events: Vec<Event> = list.items.into_iter().map(event).collect();
+    let mut events: Vec<SandboxEvent> = list.items.into_iter().map(event).collect();
     events.sort_by_key(|event| event.at_ms);
     Ok(events)
 }
 
-fn event(recorded: Recorded) -> Event {
+fn event(recorded: Recorded) -> SandboxEvent {
     // Older components write the first, newer ones the second.
     let last = recorded.last_timestamp.map(|time| time.0).or(recorded.event_time.map(|time| time.0));
     let last = last.or(recorded.metadata.creation_timestamp.map(|time| time.0));
-    Event {
+    SandboxEvent {
         at_ms: last.map(millis),
         kind: recorded.type_.unwrap_or_default(),
         reason: recorded.reason.unwrap_or_default(),

@@ -83,7 +83,7 @@ impl Raw {
             let sandbox = sandbox.clone();
             tokio::spawn(async move {
                 if let Err(error) = claim::set_limits(&sandbox, limits).await {
-                    tracing::debug!(%error, "can't tell podbayd its limits");
+                    tracing::debug!(%error, "can't send podbayd its limits");
                 }
             });
         }

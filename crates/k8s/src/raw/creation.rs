@@ -70,7 +70,7 @@ impl Drop for Unfinished<'_> {
             for pause in [Duration::ZERO, Duration::from_secs(2)] {
                 tokio::time::sleep(pause).await;
                 if let Err(error) = raw.remove(&name).await {
-                    tracing::warn!(%error, name, "can't remove a sandbox that nobody waits for any more");
+                    tracing::warn!(%error, name, "can't remove a sandbox whose caller gave up");
                 }
             }
         });

@@ -55,8 +55,8 @@ impl Features {
         let mut rights = vec![
             right("", "pods", pods, for_pods),
             // The API server checks get where the upgrade comes as a GET, as WebSockets do, and create where it comes as a POST.
-            right("", "pods/exec", &["create", "get"], "The way into a sandbox: one stream for everything."),
-            right("", "events", &["list"], "Why a pod doesn't start."),
+            right("", "pods/exec", &["create", "get"], "The connection to a sandbox: one stream for everything."),
+            right("", "events", &["list"], "To explain why a pod doesn't start."),
             right(
                 "coordination.k8s.io",
                 "leases",
@@ -69,7 +69,7 @@ impl Features {
                 "networking.k8s.io",
                 "networkpolicies",
                 &["create", "get", "list", "delete"],
-                "The rules exist before the first pod that they hold for, and are removed when there is none any more.",
+                "A policy is created before the first pod that it applies to, and removed after the last one.",
             ));
         }
         if self.namespace_per_sandbox {
@@ -77,11 +77,17 @@ impl Features {
                 "",
                 "namespaces",
                 &["create", "get", "list", "watch", "patch", "delete"],
-                "Each sandbox has a namespace of its own; whoever uses one again writes that into it.",
+                "Each sandbox has a namespace of its own; reusing a sandbox is recorded in it.",
             ));
         }
         if self.namespace_per_sandbox && self.namespace_quota {
-            rights.push(right("", "resourcequotas", &["create"], "What all in such a namespace may use together."));
+            rights.push(right(
+                "",
+                "resourcequotas",
+                &["create"],
+                "The resources that everything in such a namespace \
+                                                                  may use together.",
+            ));
         }
         rights
     }
@@ -89,8 +95,8 @@ impl Features {
     /// The rights of the reaper. It creates nothing but a network policy that turns out to be needed after all.
     fn reaper_rights(self) -> Vec<Right> {
         let mut rights = vec![
-            right("", "pods", &["get", "list", "delete"], "Finds and deletes pods that are over."),
-            right("", "pods/exec", &["create", "get"], "Asks podbayd for how long nobody has used a sandbox."),
+            right("", "pods", &["get", "list", "delete"], "Finds and deletes expired pods."),
+            right("", "pods/exec", &["create", "get"], "Asks podbayd how long a sandbox has been idle."),
             right(
                 "coordination.k8s.io",
                 "leases",
@@ -103,7 +109,7 @@ impl Features {
                 "networking.k8s.io",
                 "networkpolicies",
                 &["create", "get", "list", "delete"],
-                "Removes rules that no pod is under, and puts back those that a pod came under meanwhile.",
+                "Removes policies that apply to no pod, and restores one that a pod needs again meanwhile.",
             ));
         }
         if self.namespace_per_sandbox {
@@ -111,7 +117,7 @@ impl Features {
                 "",
                 "namespaces",
                 &["get", "list", "delete"],
-                "Removes the namespaces of sandboxes that are over.",
+                "Removes the namespaces of expired sandboxes.",
             ));
         }
         rights

@@ -58,7 +58,7 @@ pub(crate) fn check(pod: &Value, config: &Config, labels: &BTreeMap<String, Stri
     match weakness(pod, config) {
         None => Ok(()),
         Some(what) => Err(Error::Config(format!(
-            "the pod would be protected less than by default: {what}. Set allow_weaker_security if that is meant"
+            "the pod would be protected less than by default: {what}. Set allow_weaker_security if that is intended"
         ))),
     }
 }

@@ -135,7 +135,7 @@ async fn real_programs_work_behind_the_walls() -> Result<()> {
     let namespace = cluster.namespace(rules()).await?;
     let raw = provider(&namespace, with_programs(config(rig::DEBIAN))?)?;
     let made = raw.get_or_create(&wanted("pb-work")).await?;
-    ensure!(made.sandbox.protection().await?.open().count() == 0);
+    ensure!(made.sandbox.protection().await?.missing().count() == 0);
     for (program, script) in WORK {
         if is_installed(program)? {
             works(&made.sandbox, program, script).await?;

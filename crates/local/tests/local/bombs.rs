@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use podbay_client::Command;
 use podbay_client::files::Write;
 use podbay_client::provider::{Provider, Wanted};
-use podbay_local::{Limits, Options, can_limit_memory, default_limits};
+use podbay_local::{JailLimits, Options, can_limit_memory, default_limits};
 
 use crate::harness::{Case, World, make, run};
 
@@ -42,7 +42,7 @@ fn defaults(world: &World) {
         assert_eq!(made.sandbox.run("ulimit -v").await.unwrap().text(), "unlimited\n");
         assert!(local.delete(&made.id).await.unwrap());
 
-        let lifted = world.local_with(Options { limits: Limits::default(), ..Options::default() });
+        let lifted = world.local_with(Options { limits: JailLimits::default(), ..Options::default() });
         let made = make(&lifted, &Wanted::default()).await;
         assert_eq!(lifted.describe(&made.id).await.unwrap().limits, []);
         assert!(lifted.delete(&made.id).await.unwrap());
@@ -51,7 +51,7 @@ fn defaults(world: &World) {
 
 fn forks(world: &World) {
     const MOST: u64 = 80;
-    let limits = Limits { processes: Some(MOST), ..default_limits() };
+    let limits = JailLimits { processes: Some(MOST), ..default_limits() };
     let local = world.local_with(Options { limits, ..Options::default() });
     run(async {
         let made = make(&local, &Wanted::default()).await;

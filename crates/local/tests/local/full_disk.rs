@@ -6,7 +6,7 @@ use std::process::Command as Process;
 use podbay_client::files::Write;
 use podbay_client::provider::{Provider, Wanted};
 use podbay_client::{ErrorCode, Info, Sandbox, State};
-use podbay_local::{Limits, Options};
+use podbay_local::{JailLimits, Options};
 
 use crate::harness::{Case, World, make, run};
 
@@ -18,7 +18,7 @@ pub(crate) const CASES: &[Case] = &[
 
 /// A sandbox with a small disk.
 fn small() -> Options {
-    Options { limits: Limits { disk: Some(8 << 20), ..Limits::default() }, ..Options::default() }
+    Options { limits: JailLimits { disk: Some(8 << 20), ..JailLimits::default() }, ..Options::default() }
 }
 
 /// The outcome of a command, queried after its shim has ended.

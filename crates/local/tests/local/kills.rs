@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use podbay_client::provider::{Phase, Provider, Query};
-use podbay_local::{Limits, Options};
+use podbay_local::{JailLimits, Options};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::harness::{Case, World, left_behind, make, named, run, until};
@@ -51,7 +51,7 @@ fn leashed_creator(world: &World) {
 }
 
 async fn with_dead_supervisor(world: &World) -> (podbay_local::Local, String) {
-    let limits = Limits { memory: Some(256 << 20), ..Limits::default() };
+    let limits = JailLimits { memory: Some(256 << 20), ..JailLimits::default() };
     let local = world.local_with(Options { limits, ..Options::default() });
     let id = world.id("orphan");
     let made = make(&local, &named(&id)).await;

@@ -12,9 +12,9 @@ mod kills;
 mod lifetime;
 mod listing;
 mod options;
+mod protection;
 mod races;
 mod remains;
-mod walls;
 
 use std::process::ExitCode;
 
@@ -30,6 +30,6 @@ fn main() -> ExitCode {
         options::CASES,
         races::CASES,
         remains::CASES,
-        walls::CASES,
+        protection::CASES,
     ])
 }

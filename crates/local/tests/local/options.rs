@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use podbay_client::provider::{Provider, Wanted};
-use podbay_local::{Limits, Local, Network, Options, parse_mount};
+use podbay_local::{JailLimits, Local, Network, Options, parse_mount};
 
 use crate::harness::{Case, World, make, run};
 
@@ -118,7 +118,7 @@ fn environment(world: &World) {
 }
 
 fn limits(world: &World) {
-    let asked = Limits {
+    let asked = JailLimits {
         memory: Some(64 << 20),
         cpu: Some(0.5),
         processes: Some(40),
@@ -180,7 +180,7 @@ fn refused(world: &World) {
         for (options, word) in [
             (Options { workspace: Some("/nonexistent".into()), ..Options::default() }, "/nonexistent"),
             (Options { mounts: vec![parse_mount("/usr:/proc/x").unwrap()], ..Options::default() }, "/proc"),
-            (Options { limits: Limits { cpu: Some(-1.0), ..Limits::default() }, ..Options::default() }, "cpu"),
+            (Options { limits: JailLimits { cpu: Some(-1.0), ..JailLimits::default() }, ..Options::default() }, "cpu"),
         ] {
             let error = world.local_with(options).get_or_create(&Wanted::default()).await.unwrap_err().to_string();
             assert!(error.contains(word), "{error}");

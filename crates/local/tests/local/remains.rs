@@ -1,7 +1,7 @@
 //! What stays after the end: nothing.
 
 use podbay_client::provider::{Provider, Wanted};
-use podbay_local::{Limits, Options};
+use podbay_local::{JailLimits, Options};
 
 use crate::harness::{Case, World, left_behind, make, named, run};
 
@@ -14,7 +14,7 @@ pub(crate) const CASES: &[Case] = &[
 fn again_and_again(world: &World) {
     let times = if std::env::var_os("PODBAY_SOAK").is_some() { 1_000 } else { 200 };
     // With limits, so that there are cgroups where there can be.
-    let limits = Limits { memory: Some(256 << 20), processes: Some(100), ..Limits::default() };
+    let limits = JailLimits { memory: Some(256 << 20), processes: Some(100), ..JailLimits::default() };
     let local = world.local_with(Options { limits, ..Options::default() });
     run(async {
         for number in 0..times {

@@ -32,7 +32,7 @@ impl Decision {
 
 /// The beginning or the end of an operation.
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub struct AuditEntry {
     /// When: milliseconds since 1970.
     pub time_ms: u64,
     /// The operation's id, which its two entries share.
@@ -49,7 +49,7 @@ pub struct Entry {
     pub outcome: Option<Outcome>,
 }
 
-impl Entry {
+impl AuditEntry {
     /// What the operation is about, for people: a path, or a command in one line.
     pub fn target(&self) -> &str {
         &self.details.target
@@ -85,7 +85,7 @@ pub struct Outcome {
     pub duration_us: u64,
     /// What it moved, and how its command ended.
     #[serde(flatten)]
-    pub effect: Effect,
+    pub effect: RecordedEffect,
     /// The code of the failure, or the reason of the denial.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -93,7 +93,7 @@ pub struct Outcome {
 
 /// What an operation did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Effect {
+pub struct RecordedEffect {
     /// How many bytes were read, written or printed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
@@ -108,7 +108,7 @@ pub struct Effect {
     pub changed: Option<bool>,
 }
 
-impl Effect {
+impl RecordedEffect {
     /// So many bytes were moved.
     pub fn bytes(bytes: u64) -> Self {
         Self { bytes: Some(bytes), ..Self::default() }

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::chain::{Link, RECOVERED, Recovered};
 use super::digest::Digest;
-use super::entry::Entry;
+use super::entry::AuditEntry;
 use super::{Observer, now_ms};
 use file::Locked;
 pub use rotation::Rotation;
@@ -29,7 +29,7 @@ const ATTEMPTS: usize = 100;
 ///
 /// Any number of these may write to one file, in any number of threads and processes.
 #[derive(Debug)]
-pub struct Log {
+pub struct AuditLog {
     path: PathBuf,
     rotation: Rotation,
     state: Mutex<State>,
@@ -60,7 +60,7 @@ struct Last {
     length: u64,
 }
 
-impl Log {
+impl AuditLog {
     /// Opens a log to append to it; it is created when it isn't there.
     ///
     /// A symbolic link is refused, and so is everything that isn't a regular file of this user. Nobody else may read or write it
@@ -83,7 +83,7 @@ impl Log {
     }
 
     /// Appends an entry.
-    fn append(&self, entry: &Entry) -> io::Result<()> {
+    fn append(&self, entry: &AuditEntry) -> io::Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..ATTEMPTS {
             let (locked, tail) = self.locked(&mut state)?;
@@ -126,7 +126,7 @@ impl Log {
         Err(io::Error::other("the log is replaced faster than it can be opened"))
     }
 
-    fn append_locked(&self, file: &File, tail: &Tail, entry: &Entry) -> io::Result<Appended> {
+    fn append_locked(&self, file: &File, tail: &Tail, entry: &AuditEntry) -> io::Result<Appended> {
         let (link, number) = (tail.link(), tail.number());
         if !tail.unreadable.is_empty() {
             let Digest { bytes, sha256 } = Digest::of(tail.unreadable_line());
@@ -153,8 +153,8 @@ enum Appended {
     Rotated,
 }
 
-impl Observer for Log {
-    fn observe(&self, entry: &Entry) -> io::Result<()> {
+impl Observer for AuditLog {
+    fn observe(&self, entry: &AuditEntry) -> io::Result<()> {
         self.append(entry)
     }
 }

@@ -1,7 +1,7 @@
 //! A record of everything that is done with sandboxes, and of everything that was denied.
 //!
 //! Each operation has two entries: one before it begins and one when it has ended, which share an id. A client that is killed in
-//! between leaves the first. [`Log`] writes them to a file in which each entry contains the hash of the one before;
+//! between leaves the first. [`AuditLog`] writes them to a file in which each entry contains the hash of the one before;
 //! [`verify`] finds the first that was changed, removed or inserted.
 
 mod chain;
@@ -20,9 +20,9 @@ use podbay_proto::ErrorCode;
 
 pub use details::Details;
 pub use digest::{Digest, Text, Total, WHOLE};
-pub use entry::{Decision, Effect, Entry, Outcome};
-pub use log::{Log, Rotation};
-pub use verify::{Fault, FaultKind, Report, Torn, Unfinished, VerifyError, verify};
+pub use entry::{AuditEntry, Decision, Outcome, RecordedEffect};
+pub use log::{AuditLog, Rotation};
+pub use verify::{Fault, FaultKind, Torn, Unfinished, VerifyError, VerifyReport, verify};
 
 /// Someone who is told of every operation, before it begins and when it has ended.
 pub trait Observer: Send + Sync {
@@ -30,11 +30,11 @@ pub trait Observer: Send + Sync {
     ///
     /// # Errors
     /// When it can't.
-    fn observe(&self, entry: &Entry) -> io::Result<()>;
+    fn observe(&self, entry: &AuditEntry) -> io::Result<()>;
 }
 
-impl<F: Fn(&Entry) -> io::Result<()> + Send + Sync> Observer for F {
-    fn observe(&self, entry: &Entry) -> io::Result<()> {
+impl<F: Fn(&AuditEntry) -> io::Result<()> + Send + Sync> Observer for F {
+    fn observe(&self, entry: &AuditEntry) -> io::Result<()> {
         self(entry)
     }
 }
@@ -71,12 +71,17 @@ impl Audit {
 
     /// Records that an operation is about to begin.
     ///
-    /// An [`Operation`] that is dropped instead of [ended](Self::end) is recorded as cancelled.
+    /// An [`PendingOperation`] that is dropped instead of [ended](Self::end) is recorded as cancelled.
     ///
     /// # Errors
     /// `policy_denied` when that can't be recorded and the audit is strict: the operation must not be performed.
-    pub fn begin(&self, sandbox: &str, op: &'static str, details: impl FnOnce() -> Details) -> Result<Operation> {
-        let entry = self.is_on().then(|| Entry {
+    pub fn begin(
+        &self,
+        sandbox: &str,
+        op: &'static str,
+        details: impl FnOnce() -> Details,
+    ) -> Result<PendingOperation> {
+        let entry = self.is_on().then(|| AuditEntry {
             time_ms: now_ms(),
             operation: format!("{:016x}", rand::random::<u64>()),
             pid: std::process::id(),
@@ -88,14 +93,14 @@ impl Audit {
         if let Some(entry) = &entry {
             self.tell(entry)?;
         }
-        Ok(Operation { audit: self.clone(), begun: Instant::now(), entry })
+        Ok(PendingOperation { audit: self.clone(), begun: Instant::now(), entry })
     }
 
     /// Records how an operation ended.
     ///
     /// # Errors
     /// `policy_denied` when that can't be recorded and the audit is strict. The operation has been performed.
-    pub fn end(&self, mut operation: Operation, result: Result<Effect, &Error>) -> Result<()> {
+    pub fn end(&self, mut operation: PendingOperation, result: Result<RecordedEffect, &Error>) -> Result<()> {
         let Some(entry) = operation.entry.take() else { return Ok(()) };
         let (decision, effect, error) = match result {
             Ok(effect) => (Decision::Allowed, effect, None),
@@ -106,7 +111,7 @@ impl Audit {
                     Some(code) if code != ErrorCode::PolicyDenied => code.as_str().to_owned(),
                     _ => error.to_string(),
                 };
-                (decision, Effect::default(), Some(reason))
+                (decision, RecordedEffect::default(), Some(reason))
             }
         };
         self.finish(entry, operation.begun, decision, effect, error)
@@ -114,24 +119,28 @@ impl Audit {
 
     fn finish(
         &self,
-        entry: Entry,
+        entry: AuditEntry,
         begun: Instant,
         decision: Decision,
-        effect: Effect,
+        effect: RecordedEffect,
         error: Option<String>,
     ) -> Result<()> {
         let duration_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
         tracing::debug!(op = entry.op, sandbox = entry.sandbox, ?decision, us = duration_us, "operation");
         let outcome = Some(Outcome { decision, duration_us, effect, error });
-        self.tell(&Entry { time_ms: now_ms(), outcome, ..entry })
+        self.tell(&AuditEntry { time_ms: now_ms(), outcome, ..entry })
     }
 
-    fn tell(&self, entry: &Entry) -> Result<()> {
+    fn tell(&self, entry: &AuditEntry) -> Result<()> {
         let Some(observer) = &self.observer else { return Ok(()) };
         match observer.observe(entry) {
             Ok(()) => Ok(()),
             Err(error) if self.strict => {
-                let message = format!("'{}' can't be recorded by the audit, which is strict: {error}", entry.op);
+                let message = format!(
+                    "'{}' was refused because it can't be recorded in the audit log (audit.strict): \
+                                       {error}",
+                    entry.op
+                );
                 Err(podbay_proto::Error::new(ErrorCode::PolicyDenied, message).into())
             }
             Err(error) => {
@@ -145,19 +154,20 @@ impl Audit {
 /// An operation under way.
 #[derive(Debug)]
 #[must_use = "an operation that isn't ended is recorded as cancelled"]
-pub struct Operation {
+pub struct PendingOperation {
     audit: Audit,
     begun: Instant,
     /// None when nobody is told, or the end has been recorded.
-    entry: Option<Entry>,
+    entry: Option<AuditEntry>,
 }
 
-impl Drop for Operation {
+impl Drop for PendingOperation {
     fn drop(&mut self) {
         let Some(entry) = self.entry.take() else { return };
         let cancelled = Some("cancelled".to_owned());
         // Where the audit is strict, the failure has no caller to go to.
-        if let Err(error) = self.audit.finish(entry, self.begun, Decision::Failed, Effect::default(), cancelled) {
+        if let Err(error) = self.audit.finish(entry, self.begun, Decision::Failed, RecordedEffect::default(), cancelled)
+        {
             tracing::warn!(%error, "the end of a cancelled operation couldn't be recorded");
         }
     }

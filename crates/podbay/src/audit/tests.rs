@@ -14,13 +14,13 @@ use super::*;
 
 /// An audit that writes to a file.
 fn audit(path: &Path, rotation: Rotation) -> Audit {
-    Audit::new(Log::open(path, rotation).unwrap()).strict()
+    Audit::new(AuditLog::open(path, rotation).unwrap()).strict()
 }
 
 /// Performs an operation that does nothing: two entries.
 fn perform(audit: &Audit, target: &str) {
     let operation = audit.begin("box", "read", || Details::path(&target.into())).unwrap();
-    audit.end(operation, Ok(Effect::bytes(5))).unwrap();
+    audit.end(operation, Ok(RecordedEffect::bytes(5))).unwrap();
 }
 
 /// Rotates about every fourth operation.
@@ -52,7 +52,7 @@ fn each_operation_has_a_beginning_and_an_end() {
     let mut command = Command::argv(["printf", "a b\n"]);
     command.env.insert("TOKEN".to_owned(), "s3cr3t".into());
     let operation = audit.begin("box", "exec", || Details::command(&command).with_input(b"in")).unwrap();
-    audit.end(operation, Ok(Effect { exit: Some(3), ..Effect::bytes(4) })).unwrap();
+    audit.end(operation, Ok(RecordedEffect { exit: Some(3), ..RecordedEffect::bytes(4) })).unwrap();
     let id = ExecId::new("e1").unwrap();
     let operation = audit.begin("box", "exec.signal", || Details::exec(&id).with_signal(15, Target::Main)).unwrap();
     let denied = podbay_proto::Error::new(ErrorCode::PolicyDenied, "no signals today");
@@ -86,9 +86,9 @@ fn each_operation_has_a_beginning_and_an_end() {
 
 #[test]
 fn only_a_strict_audit_refuses_what_it_cant_record() {
-    let broken = || Audit::new(|_: &Entry| Err(io::Error::other("the disk is full")));
+    let broken = || Audit::new(|_: &AuditEntry| Err(io::Error::other("the disk is full")));
     let operation = broken().begin("box", "read", Details::none).unwrap();
-    broken().end(operation, Ok(Effect::default())).unwrap();
+    broken().end(operation, Ok(RecordedEffect::default())).unwrap();
     let refused = broken().strict().begin("box", "read", Details::none).unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::PolicyDenied));
     assert!(refused.to_string().contains("the disk is full"), "{refused}");
@@ -97,19 +97,19 @@ fn only_a_strict_audit_refuses_what_it_cant_record() {
 #[test]
 fn without_an_observer_nothing_is_computed() {
     let operation = Audit::default().begin("box", "write", || panic!("details were computed")).unwrap();
-    Audit::default().end(operation, Ok(Effect::default())).unwrap();
+    Audit::default().end(operation, Ok(RecordedEffect::default())).unwrap();
 }
 
 #[test]
 fn an_observer_is_told_of_both() {
-    let seen: Arc<Mutex<Vec<Entry>>> = Arc::default();
+    let seen: Arc<Mutex<Vec<AuditEntry>>> = Arc::default();
     let told = seen.clone();
-    let audit = Audit::new(move |entry: &Entry| {
+    let audit = Audit::new(move |entry: &AuditEntry| {
         told.lock().unwrap().push(entry.clone());
         Ok(())
     });
     perform(&audit, "f");
     let seen = seen.lock().unwrap();
-    assert_eq!(seen.iter().map(Entry::decision).collect::<Vec<_>>(), [None, Some(Decision::Allowed)]);
+    assert_eq!(seen.iter().map(AuditEntry::decision).collect::<Vec<_>>(), [None, Some(Decision::Allowed)]);
     assert!(seen.iter().all(|entry| entry.operation == seen[0].operation && entry.target() == "f"));
 }

@@ -39,7 +39,7 @@ pub enum VerifyError {
 
 /// What was found in a log.
 #[derive(Debug, Default, Serialize)]
-pub struct Report {
+pub struct VerifyReport {
     /// Whether every entry is as it was written, and the expected hash was found if there was one.
     pub intact: bool,
     /// The files, in the order of their entries.
@@ -100,7 +100,7 @@ pub struct Unfinished {
 ///
 /// # Errors
 /// When a file can't be read. What is wrong with the log is in the report.
-pub fn verify(paths: &[impl AsRef<Path>], expect: Option<&str>) -> Result<Report, VerifyError> {
+pub fn verify(paths: &[impl AsRef<Path>], expect: Option<&str>) -> Result<VerifyReport, VerifyError> {
     if let Some(expect) = expect.filter(|expect| !is_hash(expect)) {
         return Err(VerifyError::NotAHash(expect.to_owned()));
     }
@@ -126,7 +126,7 @@ pub fn verify(paths: &[impl AsRef<Path>], expect: Option<&str>) -> Result<Report
 #[derive(Default)]
 struct Walk<'a> {
     expect: Option<&'a str>,
-    report: Report,
+    report: VerifyReport,
     /// The last good entry, and where it stands.
     last: Option<(Link, Line)>,
     /// A line that isn't an entry. The next one tells whether a writer left it so.

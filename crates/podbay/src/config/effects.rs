@@ -92,7 +92,7 @@ fn the_audit_starts_new_files_and_keeps_as_many_as_it_is_told() {
     let audit = config.audit().unwrap();
     for _ in 0..5 {
         let operation = audit.begin("box", "ls", crate::audit::Details::none).unwrap();
-        audit.end(operation, Ok(crate::audit::Effect::default())).unwrap();
+        audit.end(operation, Ok(crate::audit::RecordedEffect::default())).unwrap();
     }
     let files = std::fs::read_dir(dir.path()).unwrap().filter(|entry| {
         let name = entry.as_ref().unwrap().file_name();

@@ -28,7 +28,7 @@ use serde_json::Value as Json;
 pub use setting::{Flag, Kind, ProjectPower, SETTINGS, Setting};
 use value::Value;
 
-use crate::audit::{Audit, Log, Rotation};
+use crate::audit::{Audit, AuditLog, Rotation};
 use crate::policy::{CommandRules, Matching, Policy};
 
 /// Variables that begin with `PODBAY_` but aren't settings: the settings file itself, a directory of daemons to build with,
@@ -122,7 +122,7 @@ struct Given {
 
 /// A setting that is in effect, for people to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct EffectiveSetting {
     /// Its key.
     pub key: &'static str,
     /// Its source; several where a project adds to a list.
@@ -254,7 +254,7 @@ impl Config {
     }
 
     /// What is set, in the order of the table.
-    pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+    pub fn entries(&self) -> impl Iterator<Item = EffectiveSetting> + '_ {
         SETTINGS.iter().filter_map(|setting| {
             let value = self.effective(setting)?.shown(setting.kind);
             let held = self.held(setting.key)?;
@@ -264,7 +264,7 @@ impl Config {
                 }
                 _ => (held.from.clone(), if held.layer == Layer::Project { "may only narrow" } else { "full" }),
             };
-            Some(Entry { key: setting.key, from, power, value })
+            Some(EffectiveSetting { key: setting.key, from, power, value })
         })
     }
 
@@ -365,7 +365,7 @@ impl Config {
             Some(_) => None,
         };
         let max_bytes = limit("audit.max_bytes", Some(Rotation::DEFAULT_MAX_BYTES));
-        let log = Log::open(path, Rotation { max_bytes, keep: limit("audit.keep", None) })
+        let log = AuditLog::open(path, Rotation { max_bytes, keep: limit("audit.keep", None) })
             .map_err(|error| ConfigError::File { path: path.into(), reason: error.to_string() })?;
         let audit = Audit::new(log);
         Ok(if self.flag("audit.strict") { audit.strict() } else { audit })

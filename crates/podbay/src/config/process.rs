@@ -40,8 +40,8 @@ impl Config {
         let named = match (named, variable("PODBAY_CONFIG").map(PathBuf::from)) {
             (Some(file), _) => Some(file.to_owned()),
             (None, Some(path)) if path.is_relative() => {
-                let reason = "PODBAY_CONFIG has to be an absolute path: a relative one would give full power to a file in \
-                              whatever directory you work in";
+                let reason = "PODBAY_CONFIG has to be an absolute path: a relative one would give full power to a \
+                              file in the current directory";
                 return Err(ConfigError::File { path, reason: reason.into() });
             }
             (None, path) => path,

@@ -78,7 +78,7 @@ fn limits_hold_unless_they_are_lifted() {
     for word in ["none", "unlimited"] {
         let text =
             format!("[local]\nmemory = {word:?}\nprocesses = {word:?}\ndescriptors = {word:?}\ncpu = {word:?}\n");
-        assert_eq!(limits(&text), podbay_local::Limits::default());
+        assert_eq!(limits(&text), podbay_local::JailLimits::default());
     }
     let mut config = toml("ttl = \"1h\"").unwrap();
     config.set("ttl", "none").unwrap();

@@ -65,7 +65,7 @@ impl Value {
             Kind::Size => parse_size(text).map(Self::Number),
             Kind::Time => parse_time(text).map(|time| Self::Time(in_milliseconds(time))),
             Kind::Quantity if quantity(text).is_some() => Ok(Self::Text(text.to_owned())),
-            Kind::Quantity => Err(format!("{text:?} isn't a quantity of Kubernetes, such as 500m, 2, 512Mi or 1Gi")),
+            Kind::Quantity => Err(format!("{text:?} isn't a Kubernetes quantity, such as 500m, 2, 512Mi or 1Gi")),
             Kind::List => Ok(Self::List(items(text))),
             Kind::Mounts => mounts(items(text)),
             Kind::Map => items(text)
@@ -226,7 +226,7 @@ fn expected(kind: Kind) -> String {
         Kind::Real => "a number".into(),
         Kind::Size => "a number of bytes, or a string such as \"512MiB\"".into(),
         Kind::Time => "a number of seconds, or a string such as \"90s\"".into(),
-        Kind::Quantity => "a quantity of Kubernetes, such as \"500m\" or \"1Gi\"".into(),
+        Kind::Quantity => "a Kubernetes quantity, such as \"500m\" or \"1Gi\"".into(),
         Kind::List => "a list of strings".into(),
         Kind::Mounts => "a list of mounts, such as [\"/data:/data:rw\"]".into(),
         Kind::Id => "a whole number or \"none\"".into(),

@@ -208,9 +208,9 @@ impl CommandRules {
                 self.check_joined(&arguments[..arguments.len().min(1)], depth)
             }
             "alias" if arguments.iter().any(|word| word.text.contains(['=', ANY])) => {
-                Err("what a name with an alias runs can't be told".to_owned())
+                Err("it isn't clear what an aliased name runs".to_owned())
             }
-            "hash" if has_option(arguments, 'p') => Err("what a hashed name runs can't be told".to_owned()),
+            "hash" if has_option(arguments, 'p') => Err("it isn't clear what a hashed name runs".to_owned()),
             "." | "source" => match after_options(arguments).first() {
                 Some(file) if is_plain_file(file) => Ok(()),
                 _ => Err(format!("what '{name}' reads in it can't be checked")),
@@ -219,7 +219,7 @@ impl CommandRules {
             "compgen" | "complete" if has_option(arguments, 'C') || has_option(arguments, 'W') => {
                 Err(format!("'{name}' evaluates its arguments"))
             }
-            "bind" | "enable" | "fc" => Err(format!("what '{name}' runs can't be told")),
+            "bind" | "enable" | "fc" => Err(format!("it isn't clear what '{name}' runs")),
             _ if SETTERS.contains(&name) => arguments.iter().try_for_each(|word| {
                 let variable = word.text.split(['=', '+', ANY]).next().unwrap_or_default();
                 match shell::SETTINGS.contains(&variable) || word.text.starts_with(ANY) {

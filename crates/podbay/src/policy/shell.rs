@@ -6,6 +6,8 @@
 //! denies it. brush-parser, the well-kept parser, was weighed: it brings some thirty crates and process-wide caches, and
 //! its tree would still have to be searched corner by corner.
 
+mod word;
+
 /// What stands for any text in a [`Word`]: no command line can contain it.
 pub(super) const ANY: char = '\0';
 
@@ -194,7 +196,7 @@ impl Scanner {
         let plain = |c: Option<char>| c.is_none_or(|c| c.is_alphanumeric() || " \t\n-_./,:=\"'".contains(c));
         // `\\` before it may be an escaped backslash or not.
         if !plain(before) || !(plain(after) || matches!(before, None | Some(' ' | '\t' | '\n'))) {
-            return Err("it goes on in another line in the middle of an operator".to_owned());
+            return Err("an operator in it continues on another line".to_owned());
         }
         self.at += 2;
         Ok(())
@@ -221,14 +223,14 @@ impl Scanner {
     fn flush(&mut self, current: &mut Simple, cases: &mut usize) -> Result<(), String> {
         let mut simple = std::mem::take(current);
         if let Some(word) = simple.words.iter().find(|word| word.evaluates()) {
-            return Err(format!("'{}' runs a command when a number is made of it", word.text.replace(ANY, "…")));
+            return Err(format!("'{}' runs a command when it is evaluated as a number", word.text.replace(ANY, "…")));
         }
         let mut words = std::mem::take(&mut simple.words).into_iter().peekable();
         let begins = ["if", "then", "else", "elif", "fi", "do", "done", "while", "until", "!", "{", "}", "time"];
         let mut assigned = false;
         while let Some(word) = words.peek() {
             if word.is("coproc") {
-                return Err("what 'coproc' runs can't be told".to_owned());
+                return Err("it isn't clear what 'coproc' runs".to_owned());
             }
             if word.is_assignment() {
                 assigned = true;
@@ -339,256 +341,5 @@ impl Scanner {
             self.bodies[number] = Some(word);
         }
         Ok(())
-    }
-
-    /// Text in which only substitutions count, as between double quotes.
-    fn expanded(&mut self, text: &str) -> Result<Word, String> {
-        let mut inner = Scanner {
-            chars: text.chars().collect(),
-            at: 0,
-            depth: self.depth + 1,
-            found: Vec::new(),
-            bodies: Vec::new(),
-            waiting: Vec::new(),
-        };
-        if inner.depth > DEEPEST {
-            return Err("it is too deeply nested to be checked".to_owned());
-        }
-        let mut word = Word { quoted: true, ..Word::default() };
-        inner.double_quoted(&mut word, None)?;
-        self.found.append(&mut inner.found);
-        Ok(word)
-    }
-
-    fn word(&mut self) -> Result<Word, String> {
-        let mut word = Word::default();
-        let mut braces = false;
-        while let Some(c) = self.peek(0) {
-            match c {
-                // A blank for some, a part of a name for shells.
-                '\r' => return Err("it has a carriage return outside of quotes".to_owned()),
-                ' ' | '\t' | '\n' | ';' | '&' | '|' | ')' => break,
-                '(' => {
-                    // Patterns of bash, `@(a|b)`, look like this too; in doubt it is a group, and its words are commands.
-                    break;
-                }
-                '<' | '>' if self.peek(1) == Some('(') => {
-                    self.at += 2;
-                    self.list(Some(')'))?;
-                    word.text.push(ANY);
-                }
-                '<' | '>' if word.text.contains('[') && !word.quoted && !word.text.contains(']') => {
-                    return Err("it compares or shifts within a subscript".to_owned());
-                }
-                '<' | '>' => break,
-                '\\' if self.peek(1) == Some('\n') => self.continuation()?,
-                '\\' => {
-                    word.quoted = true;
-                    word.text.push(self.peek(1).ok_or("it ends with a backslash")?);
-                    self.at += 2;
-                }
-                '\'' => {
-                    self.at += 1;
-                    word.quoted = true;
-                    loop {
-                        match self.peek(0).ok_or("a ' is missing")? {
-                            '\'' => break,
-                            c => word.text.push(c),
-                        }
-                        self.at += 1;
-                    }
-                    self.at += 1;
-                }
-                '"' => {
-                    self.at += 1;
-                    word.quoted = true;
-                    self.double_quoted(&mut word, Some('"'))?;
-                }
-                '$' if self.peek(1) == Some('\'') => {
-                    // bash decodes escapes here, other shells don't: it can be anything.
-                    self.at += 2;
-                    word.text.push(ANY);
-                    word.quoted = true;
-                    loop {
-                        match self.peek(0).ok_or("a ' is missing")? {
-                            '\'' => break,
-                            '\\' => self.at += 2,
-                            _ => self.at += 1,
-                        }
-                    }
-                    self.at += 1;
-                }
-                '$' if self.peek(1) == Some('"') => self.at += 1,
-                '$' | '`' => self.substitution(&mut word, false)?,
-                '*' | '?' | '[' => {
-                    self.at += 1;
-                    let bracket = c == '[' && matches!(word.text.as_str(), "" | "[") && !self.pattern_follows();
-                    word.text.push(if bracket { c } else { ANY });
-                }
-                '~' if word.text.is_empty() => {
-                    self.at += 1;
-                    word.text.push(ANY);
-                }
-                c => {
-                    braces |= c == '{';
-                    word.text.push(c);
-                    self.at += 1;
-                }
-            }
-        }
-        // `{a,b}` becomes several words in bash, and `{}` whatever xargs and find put there.
-        if braces && (word.text.contains(',') || word.text.contains("..")) {
-            word.text = ANY.to_string();
-        } else if braces {
-            word.text = word.text.replace("{}", &ANY.to_string());
-        }
-        Ok(word)
-    }
-
-    /// Whether a `[` begins a set of characters, rather than being the command of that name.
-    fn pattern_follows(&self) -> bool {
-        !matches!(self.peek(0), None | Some(' ' | '\t' | '\n' | '['))
-    }
-
-    /// Reads up to the closing quote, or to the end where there is none.
-    fn double_quoted(&mut self, word: &mut Word, close: Option<char>) -> Result<(), String> {
-        loop {
-            match self.peek(0) {
-                None if close.is_none() => return Ok(()),
-                None => return Err("a \" is missing".to_owned()),
-                Some(c) if Some(c) == close => {
-                    self.at += 1;
-                    return Ok(());
-                }
-                Some('\\') if matches!(self.peek(1), Some('$' | '`' | '"' | '\\')) => {
-                    word.text.extend(self.peek(1));
-                    self.at += 2;
-                }
-                Some('\\') if self.peek(1) == Some('\n') => self.continuation()?,
-                Some('$' | '`') => self.substitution(word, true)?,
-                Some(c) => {
-                    word.text.push(c);
-                    self.at += 1;
-                }
-            }
-        }
-    }
-
-    /// Reads one `$…` or `` `…` ``, and the commands in it.
-    fn substitution(&mut self, word: &mut Word, in_quotes: bool) -> Result<(), String> {
-        if self.peek(0) == Some('`') {
-            self.at += 1;
-            let mut script = String::new();
-            loop {
-                match self.peek(0).ok_or("a ` is missing")? {
-                    '`' => break,
-                    '\\' if matches!(self.peek(1), Some('`' | '\\' | '$')) => {
-                        script.extend(self.peek(1));
-                        self.at += 2;
-                    }
-                    c => {
-                        script.push(c);
-                        self.at += 1;
-                    }
-                }
-            }
-            self.at += 1;
-            word.text.push(ANY);
-            self.found.append(&mut scan(&script, self.depth + 1)?);
-            return Ok(());
-        }
-        match self.peek(1) {
-            Some('(') if self.peek(2) == Some('(') && self.arithmetic_end().is_some() => {
-                let end = self.arithmetic_end().unwrap_or(self.at);
-                let inside: String = self.chars[self.at + 3..end].iter().collect();
-                self.at = end + 2;
-                self.expanded(&inside)?;
-                word.text.push(ANY);
-            }
-            Some('(') => {
-                if self.peek(2) == Some('(') {
-                    self.no_shift()?;
-                }
-                self.at += 2;
-                word.text.push(ANY);
-                self.list(Some(')'))?;
-            }
-            Some('[') => return Err("it has arithmetic in the old form '$['".to_owned()),
-            Some('\\') if self.peek(2) == Some('\n') => {
-                return Err("it goes on in another line in the middle of an operator".to_owned());
-            }
-            Some('{') => {
-                self.at += 2;
-                word.text.push(ANY);
-                self.parameter(in_quotes)?;
-            }
-            Some(c) if c == '_' || c.is_ascii_alphanumeric() => {
-                self.at += 2;
-                word.text.push(ANY);
-                while self.peek(0).is_some_and(|c| c == '_' || c.is_ascii_alphanumeric()) {
-                    self.at += 1;
-                }
-            }
-            Some('@' | '*' | '#' | '?' | '-' | '$' | '!') => {
-                self.at += 2;
-                word.text.push(ANY);
-            }
-            _ => {
-                self.at += 1;
-                word.text.push('$');
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads the rest of `${…}`: its default may contain anything. Between double quotes a single one is a plain character.
-    fn parameter(&mut self, in_quotes: bool) -> Result<(), String> {
-        self.depth += 1;
-        if self.depth > DEEPEST {
-            return Err("it is too deeply nested to be checked".to_owned());
-        }
-        let mut ignored = Word::default();
-        loop {
-            match self.peek(0).ok_or("a } is missing")? {
-                '}' => {
-                    self.depth -= 1;
-                    self.at += 1;
-                    return Ok(());
-                }
-                '@' if matches!(self.peek(1), Some('P')) => {
-                    return Err("a parameter in it is evaluated as a prompt".to_owned());
-                }
-                '\\' if self.peek(1) == Some('\n') => self.continuation()?,
-                '\\' => self.at += 2,
-                '\'' if !in_quotes => {
-                    self.at += 1;
-                    while self.peek(0).ok_or("a ' is missing")? != '\'' {
-                        self.at += 1;
-                    }
-                    self.at += 1;
-                }
-                '"' => {
-                    self.at += 1;
-                    self.double_quoted(&mut ignored, Some('"'))?;
-                }
-                '$' | '`' => self.substitution(&mut ignored, in_quotes)?,
-                _ => self.at += 1,
-            }
-        }
-    }
-
-    /// Where the `))` of a `$((` is, if it is arithmetic and not a group within a substitution.
-    fn arithmetic_end(&self) -> Option<usize> {
-        let mut open = 0_usize;
-        let mut at = self.at + 3;
-        loop {
-            match self.chars.get(at)? {
-                '(' => open += 1,
-                ')' if open > 0 => open -= 1,
-                ')' => return (self.chars.get(at + 1) == Some(&')')).then_some(at),
-                _ => {}
-            }
-            at += 1;
-        }
     }
 }

@@ -1,8 +1,8 @@
 //! Attacks that try to get out.
 
-use podbay::Command;
+mod caller;
 
-use crate::attack::{Attack, Class::Escape, LOCAL, Pending, around, inside, known, verdict};
+use crate::attack::{Attack, Class::Escape, LOCAL, around, inside, known};
 use crate::place::LANDLOCK_ROOT;
 
 pub(crate) const ATTACKS: &[Attack] = &[
@@ -111,7 +111,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
         "working-directory-in-proc",
         Escape,
         "A working directory below `/proc/self/fd` that leads out (runc's CVE-2024-21626)",
-        working_directory,
+        caller::working_directory,
     ),
     inside(
         "host-settings",
@@ -125,13 +125,13 @@ pub(crate) const ATTACKS: &[Attack] = &[
         "path-out-of-the-root",
         Escape,
         "A file operation led out of its root by links, `..` and prefixes (CVE-2025-53109, 53110)",
-        root_of_a_scope,
+        caller::root_of_a_scope,
     ),
     around(
         "link-in-a-download",
         Escape,
         "A downloaded tree with links, through which later files are written (CVE-2025-62518)",
-        download,
+        caller::download,
     ),
     inside(
         "other-kinds-of-calls",
@@ -403,28 +403,6 @@ for number in range(3):
         pass
 "#;
 
-/// Every directory that podbayd or a shim may have open at that moment, as a working directory.
-fn working_directory(site: &crate::site::Site) -> Pending<'_> {
-    Box::pin(async {
-        let made = site.make().await?;
-        let mut got = Vec::new();
-        for number in 0..32 {
-            for whose in ["self", "thread-self", "1"] {
-                let cwd = format!("/proc/{whose}/fd/{number}");
-                let script = "pwd -P; cat secret ../secret ../../secret ../../../secret 2>/dev/null";
-                let command = Command { cwd: Some(cwd.as_str().into()), ..Command::shell(script) };
-                if let Ok(output) = made.sandbox.run(command).await
-                    && output.text().contains("secret")
-                {
-                    got.push(format!("{cwd}: {}", output.text()));
-                }
-            }
-        }
-        site.end(made).await?;
-        verdict(got)
-    })
-}
-
 const SETTINGS: &str = r#"
 files = ["/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sys/kernel/hotplug", "/proc/sys/fs/binfmt_misc/register", "/proc/sys/vm/panic_on_oom", "/proc/sysrq-trigger", "/proc/irq/default_smp_affinity", "/sys/kernel/uevent_helper", "/sys/power/state"]
 files += glob.glob("/sys/fs/cgroup/**/release_agent", recursive=True) + glob.glob("/sys/fs/cgroup/*/*release_agent")
@@ -452,121 +430,6 @@ if os.getuid() != 0:
             return output.strip() == b"0"
         attempt(program, elevated)
 "#;
-
-/// Links and `..` out of a scope's root, for reading and for writing.
-fn root_of_a_scope(site: &crate::site::Site) -> Pending<'_> {
-    use podbay::files::{Grep, Ls, Read, Scope, Write};
-    Box::pin(async {
-        let made = site.make().await?;
-        let sandbox = &made.sandbox;
-        let script = "mkdir -p jail/sub jailed && echo outside > jailed/secret && cd jail && ln -s ../jailed away && \
-                      ln -s ../jailed/secret leaf && ln -s sub/../../jailed chain && ln -s \"$PWD/../jailed\" whole && \
-                      ln -s away again && ln -s ../jailed/new hole";
-        let prepared = sandbox.run(script).await.map_err(|error| error.to_string())?;
-        if !prepared.success() {
-            return Err(format!("can't make the links: {}", prepared.text()).into());
-        }
-        let pwd = sandbox.run("pwd").await.map_err(|error| error.to_string())?;
-        let pwd = pwd.text().trim_end().to_owned();
-        let scope = Scope { root: Some(format!("{pwd}/jail").into()), ..Scope::default() };
-        let scopes = [scope.clone(), Scope { virtual_paths: true, ..scope }];
-        let mut got = Vec::new();
-        for scope in scopes {
-            let base = if scope.virtual_paths { String::new() } else { format!("{pwd}/jail") };
-            for way in
-                ["../jailed", "sub/../../jailed", "away", "chain", "whole", "again", "../jail/../jailed", "../jailed/."]
-            {
-                let secret = format!("{base}/{way}/secret");
-                if sandbox.read(&Read { scope: scope.clone(), ..Read::new(secret.as_str()) }).await.is_ok() {
-                    got.push(format!("read {secret}"));
-                }
-                let new = format!("{base}/{way}/new");
-                if sandbox.write(&Write { scope: scope.clone(), ..Write::new(new.as_str()) }, "x").await.is_ok() {
-                    got.push(format!("write {new}"));
-                }
-                let directory = format!("{base}/{way}");
-                if sandbox.ls(&Ls { scope: scope.clone(), ..Ls::new(directory.as_str()) }).await.is_ok() {
-                    got.push(format!("list {directory}"));
-                }
-            }
-            for leaf in ["leaf", "hole"] {
-                let path = format!("{base}/{leaf}");
-                if sandbox.read(&Read { scope: scope.clone(), ..Read::new(path.as_str()) }).await.is_ok() {
-                    got.push(format!("read {path}"));
-                }
-                if sandbox.write(&Write { scope: scope.clone(), ..Write::new(path.as_str()) }, "x").await.is_ok() {
-                    got.push(format!("write {path}"));
-                }
-            }
-            let grep = Grep { scope, path: Some(format!("{base}/").into()), ..Grep::new("outside") };
-            match sandbox.grep(&grep).await {
-                Ok(found) if found.count == 0 => {}
-                other => got.push(format!("grep: {other:?}")),
-            }
-        }
-        // What was written would be here.
-        let after = sandbox.run("cat jailed/*").await.map_err(|error| error.to_string())?;
-        if after.text() != "outside\n" {
-            got.push(format!("changed: {}", after.text()));
-        }
-        site.end(made).await?;
-        verdict(got)
-    })
-}
-
-/// A tree whose links lead to the caller's files, taken twice: the second time its files would go through the links.
-fn download(site: &crate::site::Site) -> Pending<'_> {
-    Box::pin(async {
-        let made = site.make().await?;
-        let outside = site.scratch.join("caller");
-        std::fs::create_dir(&outside).map_err(|error| error.to_string())?;
-        let target = outside.join("target");
-        let script = format!(
-            "mkdir -p tree/d && ln -s {outside} tree/whole && ln -s .. tree/up && ln -s ../.. tree/d/up2 && \
-             ln -s {outside}/planted tree/leaf && echo x > tree/d/file && \
-             ln -s . tree/dot && ln -s dot/.. tree/one && ln -s one/dot/.. tree/two && ln -s d/up2/dot/.. tree/three",
-            outside = outside.display()
-        );
-        let output = made.sandbox.run(script.as_str()).await.map_err(|error| error.to_string())?;
-        if !output.success() {
-            return Err(format!("can't make the tree: {}", output.text()).into());
-        }
-        let replaced = "rm tree/whole tree/up tree/leaf && mkdir tree/whole tree/up && echo x > tree/whole/planted && \
-                        echo x > tree/up/planted && echo x > tree/leaf";
-        for script in ["true", replaced] {
-            made.sandbox.run(script).await.map_err(|error| error.to_string())?;
-            // Refusing is as good as leaving out.
-            let _ = made.sandbox.download_tree("tree", &target, &podbay::Meter::new(&|_| {})).await;
-        }
-        site.end(made).await?;
-        let mut names: Vec<_> = std::fs::read_dir(&outside)
-            .map_err(|error| error.to_string())?
-            .flatten()
-            .map(|entry| entry.file_name())
-            .collect();
-        names.retain(|name| name != "target");
-        let links = leading_out(&target, &target);
-        let planted = names.iter().map(|name| format!("planted {name:?}"));
-        verdict(planted.chain(links.iter().map(|link| format!("link {}", link.display()))).collect())
-    })
-}
-
-/// The links below a directory that lead out of `root`.
-pub(crate) fn leading_out(directory: &std::path::Path, root: &std::path::Path) -> Vec<std::path::PathBuf> {
-    let Ok(real) = root.canonicalize() else { return Vec::new() };
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.is_symlink() {
-            if path.canonicalize().is_ok_and(|to| !to.starts_with(&real)) {
-                found.push(path);
-            }
-        } else if path.is_dir() {
-            found.extend(leading_out(&path, root));
-        }
-    }
-    found
-}
 
 const OTHER_KINDS: &str = r#"
 if X86:

@@ -28,7 +28,8 @@ const FORK_BOMB: &str = "Processes without end, against a limit of 64: never mor
                          without a control group: there 64 plus the threads that this user had when the sandbox was created";
 
 const PRESSURE_FILES: &[&str] = &["cpu", "io", "memory"];
-const PRESSURE_IN_PODS: &str = "a pod's `/proc` is the runtime's, and debuggers need to write there; the kernel allows ordinary users triggers of two seconds and more only";
+const PRESSURE_IN_PODS: &str = "a pod's `/proc` is the runtime's, and debuggers need to write there; the kernel \
+                                allows ordinary users triggers of two seconds and more only";
 
 const PRESSURE: &str = r#"
 for name in ["cpu", "io", "memory"]:
@@ -54,7 +55,7 @@ attempt("real-time disk access", lambda: call("ioprio_set", 1, 0, 1 << 13))
 
 fn fork_bomb(site: &Site) -> Pending<'_> {
     Box::pin(async {
-        let limits = podbay::local::Limits { processes: Some(64), ..Default::default() };
+        let limits = podbay::local::JailLimits { processes: Some(64), ..Default::default() };
         let local = site.local(podbay::local::Options { limits, ..Default::default() })?;
         let made = crate::site::make(&local).await?;
         let program = r#"

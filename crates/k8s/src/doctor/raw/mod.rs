@@ -45,8 +45,7 @@ impl RawExamination {
 
     /// Sends a dry run, which goes through admission, quotas and webhooks, and creates nothing.
     async fn rehearse_admission(&self) -> Finding {
-        let finding =
-            |state, detail: String| Finding::new("admission", "whether such a pod is admitted", state, detail);
+        let finding = |state, detail: String| Finding::new("admission", "admission of such a pod", state, detail);
         let rehearsed = async {
             let metadata = Metadata::new(&self.id, &self.config.label_prefix, &self.config.default_labels)?;
             let mut pod = manifest::pod(&self.config, &self.id, &metadata, Default::default(), None, self.config.ttl)?;
@@ -61,15 +60,17 @@ impl RawExamination {
             Err(error) => {
                 let text = error.to_string();
                 let fix = if text.contains("PodSecurity") {
-                    "the namespace's Pod Security level forbids it: take back the setting that it names, or lower the level (podbay install raw --pod-security baseline)"
+                    "the namespace's Pod Security level forbids it: change the setting that it names, or lower the \
+                     level (podbay install raw --pod-security baseline)"
                 } else if text.contains("quota") {
-                    "the namespace's quota is used up: raise it, delete sandboxes, or ask for less (raw.cpu_request, raw.memory_request)"
+                    "the namespace's quota is used up: raise it, delete sandboxes, or request less (raw.cpu_request, \
+                     raw.memory_request)"
                 } else if text.contains("RuntimeClass") {
-                    "name a runtime class that there is (kubectl get runtimeclass), or leave --runtime-class out"
+                    "name an existing runtime class (kubectl get runtimeclass), or omit --runtime-class"
                 } else if text.contains("serviceaccount") {
-                    "name a service account that there is (kubectl get serviceaccount), or leave --service-account out"
+                    "name an existing service account (kubectl get serviceaccount), or omit --service-account"
                 } else {
-                    "change the setting that it names ('podbay config' shows them), or ask whoever runs the cluster"
+                    "change the setting that it names ('podbay config' shows them), or ask the cluster's administrator"
                 };
                 finding(State::Failed, text).fix(fix)
             }

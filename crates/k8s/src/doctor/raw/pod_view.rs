@@ -27,7 +27,7 @@ impl RawExamination {
     pub(super) async fn ranges(&self, open: &Started) -> Finding {
         let finding = |state, detail: String| Finding::new("ranges", "the cluster's own addresses", state, detail);
         if !self.config.block_network || self.config.egress.is_empty() {
-            return finding(State::Skipped, "no egress rule opens any".into());
+            return finding(State::Skipped, "no egress rule allows any".into());
         }
         let ranges = match egress::ranges(&self.config) {
             Ok(ranges) => ranges,
@@ -35,18 +35,19 @@ impl RawExamination {
         };
         let server = match open.sandbox.run(API_SERVER).await {
             Ok(output) => output.text().trim().to_owned(),
-            Err(error) => return finding(State::Warning, format!("couldn't be looked at: {error}")),
+            Err(error) => return finding(State::Warning, format!("can't be checked: {error}")),
         };
         let seen = open.addresses.iter().cloned().chain([server]);
         let outside = outside(seen, &ranges);
         match outside.is_empty() {
-            true => finding(State::Ok, "are left out of what egress rules open".into()),
+            true => finding(State::Ok, "are excluded from egress rules".into()),
             false => finding(
                 State::Warning,
                 format!("{} can be reached through an egress rule for all addresses", outside.join(", ")),
             )
             .fix(
-                "add the ranges of pods, Services and nodes to raw.cluster_ranges; whoever runs the cluster knows them",
+                "add the ranges of pods, Services and nodes to raw.cluster_ranges; the cluster's administrator knows \
+                 them",
             ),
         }
     }
@@ -56,16 +57,17 @@ impl RawExamination {
         let finding =
             |state, detail: &str| Finding::new("user_namespace", "a user namespace for each pod", state, detail);
         if !self.config.user_namespace {
-            return finding(State::Skipped, "not asked for: raw.user_namespace");
+            return finding(State::Skipped, "not requested: raw.user_namespace");
         }
         let users = match open.sandbox.run(USERS).await {
             Ok(output) => output.text().into_owned(),
-            Err(error) => return finding(State::Warning, &format!("couldn't be looked at: {error}")),
+            Err(error) => return finding(State::Warning, &format!("can't be checked: {error}")),
         };
         match is_the_nodes(&users) {
-            false => finding(State::Ok, "its users are others on the node"),
-            true => finding(State::Failed, "the node ignores it: users of a sandbox are the node's own").fix(
-                "leave raw.user_namespace out, or choose nodes that can with raw.node_selector (Linux 6.3, and containerd 2 or CRI-O)",
+            false => finding(State::Ok, "the sandbox's users are mapped to other users on the node"),
+            true => finding(State::Failed, "the node ignores it: the sandbox's users are the node's own").fix(
+                "unset raw.user_namespace, or select nodes that support it with raw.node_selector (Linux 6.3, and \
+                 containerd 2 or CRI-O)",
             ),
         }
     }

@@ -11,6 +11,7 @@ use kube::Api;
 use kube::api::ListParams;
 use podbay_client::provider::{Provider, Wanted};
 use podbay_client::{Command, Sandbox};
+use podbay_proto::layout::{PROGRAM, STATE_DIR};
 
 use super::{RawExamination, labels, pod_view};
 use crate::doctor::report::{Finding, State};
@@ -42,25 +43,29 @@ fi
 exit 99"#;
 
 /// Listens with podbayd, which every sandbox has. Nobody knows its token.
-const LISTEN: &str = r#"
-podbayd=/run/podbay/podbayd; [ -x "$podbayd" ] || podbayd=podbayd
-mkdir -p .doctor && exec "$podbayd" serve --state .doctor --listen "$0""#;
+fn listen_script() -> String {
+    format!(
+        r#"
+podbayd={STATE_DIR}/{PROGRAM}; [ -x "$podbayd" ] || podbayd={PROGRAM}
+mkdir -p .doctor && exec "$podbayd" serve --state .doctor --listen "$0""#
+    )
+}
 
-/// Whether commands are walled off from podbayd on the sandbox's node.
-async fn walls(sandbox: &Sandbox) -> Finding {
-    let finding = |state, detail: String| Finding::new("walls", "commands and podbayd", state, detail);
+/// Whether podbayd is protected from commands on the sandbox's node.
+async fn protection(sandbox: &Sandbox) -> Finding {
+    let finding = |state, detail: String| Finding::new("protection", "commands and podbayd", state, detail);
     match sandbox.protection().await {
-        Err(error) => finding(State::Warning, format!("podbayd doesn't say how they are kept apart: {error}"))
-            .fix("use an image whose podbayd is as new as this program, or one without podbayd"),
-        Ok(protection) => {
-            let open: Vec<String> = protection.open().map(|wall| format!("{} ({})", wall.what, wall.detail)).collect();
-            match open.is_empty() {
-                true => finding(
-                    State::Ok,
-                    format!("commands can't reach podbayd (Landlock ABI {})", protection.landlock_abi),
-                ),
-                false => finding(State::Warning, format!("open to commands: {}", open.join("; ")))
-                    .fix("SECURITY.md says what each means and which kernel or setting closes it"),
+        Err(error) => finding(State::Warning, format!("can't ask podbayd how it is protected: {error}"))
+            .fix("use an image whose podbayd is as new as this client, or one without podbayd"),
+        Ok(report) => {
+            let missing: Vec<String> =
+                report.missing().map(|protection| format!("{} ({})", protection.what, protection.detail)).collect();
+            match missing.is_empty() {
+                true => {
+                    finding(State::Ok, format!("commands can't reach podbayd (Landlock ABI {})", report.landlock_abi))
+                }
+                false => finding(State::Warning, format!("not protected from commands: {}", missing.join("; ")))
+                    .fix("SECURITY.md says what each means and which kernel or setting fixes it"),
             }
         }
     }
@@ -89,7 +94,7 @@ impl RawExamination {
                 "they end by themselves after {} minutes; then: podbay reap --mode raw",
                 BACKSTOP.as_secs() / 60
             );
-            findings.push(Finding::new("leftovers", "sandboxes that are over", State::Warning, detail).fix(fix));
+            findings.push(Finding::new("leftovers", "expired sandboxes", State::Warning, detail).fix(fix));
         }
         findings
     }
@@ -109,21 +114,21 @@ impl RawExamination {
         match started {
             Err(error) => {
                 let fix = remedy(&error, &self.config);
-                let why = "left out: no sandbox starts";
+                let why = "skipped: no sandbox starts";
                 vec![
                     Finding::new("start", what, State::Failed, error.to_string()).fix(fix),
-                    Finding::new("walls", "commands and podbayd", State::Skipped, why),
+                    Finding::new("protection", "commands and podbayd", State::Skipped, why),
                     Finding::new("network", "network rules", State::Skipped, why),
                 ]
             }
             Ok((open, more)) => {
                 let detail = format!("runs commands after {:.1} s, image pull included", begun.elapsed().as_secs_f64());
-                let walls = walls(&open.sandbox).await;
+                let protection = protection(&open.sandbox).await;
                 let network = match &more {
                     Some((other, closed)) => self.network(&open, other, closed).await,
                     None => open_network(),
                 };
-                let mut findings = vec![Finding::new("start", what, State::Ok, detail), walls, network];
+                let mut findings = vec![Finding::new("start", what, State::Ok, detail), protection, network];
                 findings.push(self.ranges(&open).await);
                 findings.push(self.user_namespace(&open).await);
                 findings
@@ -156,7 +161,7 @@ impl RawExamination {
         let address = status.pod_ip.clone().unwrap_or_default();
         let addresses = pod_view::addresses(&status);
         let listen = format!("{}:{PORT}", bracketed(&address));
-        let mut command = Command::argv(["sh", "-c", LISTEN, listen.as_str()]);
+        let mut command = Command::argv(["sh", "-c", &listen_script(), listen.as_str()]);
         command.env.insert("PODBAY_TOKEN".into(), format!("{:032x}", rand::random::<u128>()).into());
         made.sandbox.start(command).await.map_err(Error::Unusable)?;
         Ok(Started { sandbox: made.sandbox, address, addresses })
@@ -165,10 +170,8 @@ impl RawExamination {
     async fn network(&self, open: &Started, other: &Started, closed: &Started) -> Finding {
         match self.network_tried(open, other, closed).await {
             Ok(finding) => finding,
-            Err(error) => {
-                Finding::new("network", "network rules", State::Warning, format!("couldn't be tried: {error}"))
-                    .fix("try again; if it stays so, use an image with python3, bash, nc or curl")
-            }
+            Err(error) => Finding::new("network", "network rules", State::Warning, format!("can't be tested: {error}"))
+                .fix("try again; if it still fails, use an image with python3, bash, nc or curl"),
         }
     }
 
@@ -180,14 +183,14 @@ impl RawExamination {
             None if no_tool(connect(other, &open.address).await?) => {
                 return finding(
                     State::Skipped,
-                    "couldn't be tried: the image has none of python3, bash, nc and curl".into(),
+                    "can't be tested: the image has none of python3, bash, nc and curl".into(),
                 );
             }
             None => {
                 return finding(
                     State::Warning,
-                    "two sandboxes without rules can't reach each other, so nothing follows from one with rules that can't: \
-                     another policy of the namespace forbids it, or pods can't reach each other at all"
+                    "two sandboxes without rules can't reach each other, so the test proves nothing: another policy \
+                     in the namespace forbids it, or pods can't reach each other at all"
                         .into(),
                 )
                 .map(|finding| finding.fix(format!("kubectl get networkpolicy -n {}", self.cluster.namespace)));
@@ -197,18 +200,18 @@ impl RawExamination {
         let into = until(false, || connect(other, &closed.address)).await?;
         match (out, into) {
             (Some(out), Some(into)) if out.max(into) < Duration::from_secs(1) => {
-                finding(State::Ok, "hold, out of a sandbox and into it".into())
+                finding(State::Ok, "enforced in both directions".into())
             }
             (Some(out), Some(into)) => finding(
                 State::Warning,
                 format!(
-                    "hold, but only {:.0} s after a sandbox runs: what it does first isn't held back",
+                    "enforced, but only {:.0} s after a sandbox starts: its first connections aren't blocked",
                     out.max(into).as_secs_f64()
                 ),
             )
             .map(|finding| {
                 finding.fix(
-                    "ask whoever runs the cluster for a network plug-in that has rules in place before a pod starts",
+                    "ask the cluster's administrator for a network plug-in that enforces policies before a pod starts",
                 )
             }),
             (out, into) => {
@@ -223,8 +226,8 @@ impl RawExamination {
                 .map(|finding| {
                     finding.fix(format!(
                         "see whether another policy allows it: kubectl get networkpolicy -n {}; if none does, the cluster's \
-                         network plug-in ignores NetworkPolicy: use one that enforces it (Calico, Cilium, kube-router), or say \
-                         that sandboxes may reach the network: --set raw.block_network=false",
+                         network plug-in ignores NetworkPolicy: use one that enforces it (Calico, Cilium, \
+                         kube-router), or allow sandboxes to use the network: --set raw.block_network=false",
                         self.cluster.namespace
                     ))
                 })
@@ -238,9 +241,9 @@ fn open_network() -> Finding {
         "network",
         "network rules",
         State::Warning,
-        "not asked for: raw.block_network is false, so sandboxes reach whatever pods of this cluster reach",
+        "not requested: raw.block_network is false, so sandboxes can reach everything that pods of this cluster can",
     )
-    .fix("leave raw.block_network at true, and open what is needed with raw.egress")
+    .fix("leave raw.block_network at true, and allow what is needed with raw.egress")
 }
 
 /// How long it took until a connection succeeded, or no longer did; nothing if that never happened.
@@ -298,15 +301,15 @@ fn remedy(error: &Error, config: &Config) -> String {
         );
     }
     if text.contains("no node takes it") {
-        return "free or add a node, ask for less (raw.cpu_request, raw.memory_request), or mend raw.node_selector and \
-                raw.tolerations; where nodes come on demand, set raw.wait_for_node"
+        return "free or add a node, request less (raw.cpu_request, raw.memory_request), or correct raw.node_selector \
+                and raw.tolerations; if nodes are added on demand, set raw.wait_for_node"
             .into();
     }
     if config.user_namespace
         && ["user namespace", "userns", "idmap", "hostUsers"].iter().any(|word| text.contains(word))
     {
-        return "the nodes can't give pods a user namespace (they need Linux 6.3, and containerd 2 or CRI-O): leave \
-                raw.user_namespace out, or choose nodes that can with raw.node_selector"
+        return "the nodes can't give pods a user namespace (they need Linux 6.3, and containerd 2 or CRI-O): unset \
+                raw.user_namespace, or select nodes that support it with raw.node_selector"
             .into();
     }
     if text.contains("wasn't running after") {

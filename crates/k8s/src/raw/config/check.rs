@@ -51,10 +51,10 @@ impl Config {
             return refuse(format!("workdir is {workdir}, where Podbay mounts something else: use another"));
         }
         if self.command.as_ref().is_some_and(Vec::is_empty) {
-            return refuse("command is an empty list: leave it out, or name a program");
+            return refuse("command is an empty list: omit it, or name a program");
         }
         if self.setup_script.as_ref().is_some_and(|script| script.trim().is_empty()) {
-            return refuse("setup_script is empty: leave it out, or say what to run");
+            return refuse("setup_script is empty: omit it, or set a script");
         }
         if let Some(name) = self.env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
             return refuse(format!("env has the name {name:?}, which no environment variable can have"));
@@ -157,9 +157,9 @@ impl Config {
     fn check_times(&self) -> Result<()> {
         let times = [("startup_timeout", Some(self.startup_timeout)), ("ttl", self.ttl), ("idle_ttl", self.idle_ttl)];
         match times.iter().find(|(_, time)| time.is_some_and(|time| !(1..=LONGEST).contains(&time))) {
-            Some((name, _)) => refuse(format!("{name} is in seconds, at least 1 and at most {LONGEST} (a year)")),
+            Some((name, _)) => refuse(format!("{name} must be between 1 and {LONGEST} seconds (a year)")),
             None if self.node_loss_tolerance > LONGEST => {
-                refuse(format!("node_loss_tolerance is in seconds, and at most {LONGEST} (a year)"))
+                refuse(format!("node_loss_tolerance must be at most {LONGEST} seconds (a year)"))
             }
             None => Ok(()),
         }
@@ -215,7 +215,8 @@ impl Config {
         }
         if !names::is_dns_label(&self.warm_pool_name) || self.warm_pool_name.len() > 40 {
             return refuse(format!(
-                "warm_pool_name is {:?}: use 1 to 40 lower-case letters, digits or '-', with a letter or digit at both ends",
+                "warm_pool_name is {:?}: use 1 to 40 lower-case letters, digits or '-', with a letter or digit at \
+                 both ends",
                 self.warm_pool_name
             ));
         }

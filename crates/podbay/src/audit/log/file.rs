@@ -23,13 +23,13 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
     let opened = OpenOptions::new().read(true).append(true).create(true).mode(0o600).custom_flags(flags).open(path);
     let file = match opened {
         Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
-            return wrong("this is a symbolic link, which the audit log may not be; name the file itself");
+            return wrong("the audit log can't be a symbolic link; name the file itself");
         }
         opened => opened?,
     };
     let meta = file.metadata()?;
     if !meta.is_file() {
-        return wrong("this isn't a regular file, which the audit log has to be; choose another");
+        return wrong("the audit log must be a regular file; choose another");
     }
     if meta.uid() != rustix::process::geteuid().as_raw() {
         return wrong("this file belongs to another user, who could change the audit log; choose another");

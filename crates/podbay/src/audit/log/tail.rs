@@ -101,7 +101,7 @@ impl Tail {
         if let Err(error) = file.write_all(&line) {
             // Where that isn't possible either, the next writer finds an incomplete line.
             if let Err(error) = file.set_len(self.length) {
-                tracing::warn!(%error, "an incomplete entry of the audit log couldn't be taken back");
+                tracing::warn!(%error, "can't remove an incomplete entry from the audit log");
             }
             return Err(error);
         }

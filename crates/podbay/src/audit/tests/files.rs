@@ -34,7 +34,7 @@ fn nobody_else_can_read_it() {
 fn only_a_regular_file_is_used() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
-    let refused = |name: &str| Log::open(at(name), Rotation::default()).unwrap_err().to_string();
+    let refused = |name: &str| AuditLog::open(at(name), Rotation::default()).unwrap_err().to_string();
     std::fs::write(at("victim"), "").unwrap();
     symlink(at("victim"), at("link")).unwrap();
     symlink(at("nothing"), at("dangling")).unwrap();
@@ -47,7 +47,7 @@ fn only_a_regular_file_is_used() {
     std::fs::write(at("notes"), "my notes\n").unwrap();
     assert!(refused("notes").contains("isn't an audit log"), "{}", refused("notes"));
     assert_eq!(std::fs::read_to_string(at("notes")).unwrap(), "my notes\n");
-    assert!(Log::open(at("none/audit"), Rotation::default()).is_err());
+    assert!(AuditLog::open(at("none/audit"), Rotation::default()).is_err());
 
     // A link that takes the file's place later is refused too.
     let audit = audit(&at("audit"), Rotation::default());
@@ -146,7 +146,7 @@ fn huge_arguments_are_bounded_and_verified() {
     let audit = audit(&path, Rotation::default());
     let huge = "\u{1}".repeat(1 << 20);
     let operation = audit.begin("box", "exec", || Details::command(&Command::argv(["echo", &huge, "last"]))).unwrap();
-    audit.end(operation, Ok(Effect::default())).unwrap();
+    audit.end(operation, Ok(RecordedEffect::default())).unwrap();
     perform(&super::audit(&path, Rotation::default()), "another writer reads a long last line");
     let begun = &entries(&path)[0];
     assert_eq!(begun["argv"][1]["bytes"], 1 << 20);

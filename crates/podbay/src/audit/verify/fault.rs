@@ -128,7 +128,7 @@ impl Suspect {
                 fault(FaultKind::Changed, &self.line, Some(head.seq), message)
             }
             (Cause::WrongLink(head), Some(_)) if head.seq > next && !self.is_repeated(head, files)? => {
-                let message = format!("entry {} stands before entry {next}", head.seq);
+                let message = format!("entry {} comes before entry {next}", head.seq);
                 fault(FaultKind::Reordered, &self.line, Some(head.seq), message)
             }
             (Cause::WrongLink(head), None) if head.seq > next => {

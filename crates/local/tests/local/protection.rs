@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use podbay_client::provider::{Provider, Wanted};
-use podbay_client::{Command, Sandbox, WallKind};
+use podbay_client::{Command, ProtectionKind, Sandbox};
 use podbay_local::Local;
 
 use crate::harness::{Case, World, make, run, until};
@@ -184,11 +184,11 @@ print(sorted(loot))
         let ended = sandbox.attach(&attacker.id, 0).await.unwrap().wait().await.unwrap();
         let log = sandbox.run(format!("cat {}", ended.log.to_str().unwrap()).as_str()).await.unwrap();
         assert_eq!(log.text(), "[]\n", "{ended:?}");
-        // Its commands are walled off as well.
-        let program = format!("{FAMILY}\ntry: os.kill(podbayd, 0)\nexcept PermissionError: print('walled')");
-        assert_eq!(python(sandbox, &program).await, "walled\n");
+        // podbayd is protected from its commands as well.
+        let program = format!("{FAMILY}\ntry: os.kill(podbayd, 0)\nexcept PermissionError: print('denied')");
+        assert_eq!(python(sandbox, &program).await, "denied\n");
         let protection = sandbox.protection().await.unwrap();
-        assert_eq!(protection.open().collect::<Vec<_>>(), Vec::<&podbay_client::Wall>::new());
+        assert_eq!(protection.missing().collect::<Vec<_>>(), Vec::<&podbay_client::Protection>::new());
     });
 }
 
@@ -225,7 +225,7 @@ fn told(world: &World) {
     within(world, async |_, sandbox| {
         let protection = sandbox.protection().await.unwrap();
         assert!(protection.landlock_abi >= 6, "{protection:?}");
-        assert!(protection.walls.len() >= 6 && protection.open().count() == 0, "{protection:#?}");
+        assert!(protection.protections.len() >= 6 && protection.missing().count() == 0, "{protection:#?}");
     });
 }
 
@@ -257,11 +257,11 @@ fn older_kernels(world: &World) {
         assert_eq!((output.code(), output.text().as_ref()), (Some(0), "x\n"), "ABI {abi}");
         let protection = sandbox.protection().await.unwrap();
         assert_eq!(protection.landlock_abi.to_string(), abi);
-        let open: Vec<_> = protection.open().map(|wall| wall.what).collect();
+        let open: Vec<_> = protection.missing().map(|protection| protection.what).collect();
         let forge = "touch $(dirname $(ls /run/podbay/*/ -d | head -1))/forged";
         let forged = sandbox.run(forge).await.unwrap().success();
         if abi.parse::<u32>().unwrap() < 2 {
-            assert_eq!(open, [WallKind::Directory]);
+            assert_eq!(open, [ProtectionKind::Directory]);
             assert!(forged, "what is told to be open is");
         } else {
             assert_eq!(open, []);

@@ -13,7 +13,7 @@ const OPEN: [&str; 1] = [ARTEFACT_DIR];
 
 /// What confines commands but not podbayd. Plain data: a restarted zygote gets it as JSON.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Walls {
+pub struct CommandRestrictions {
     /// Paths and system calls of each command, where the sandbox has no namespaces.
     pub confinement: Option<CommandConfinement>,
     /// The Landlock domain that all commands share.
@@ -22,21 +22,21 @@ pub struct Walls {
     pub filter: Option<CommandFilter>,
 }
 
-/// Which of them are in force.
+/// Which restrictions are in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct EnforcedRestrictions {
     /// The Landlock domain.
     pub domain: Entered,
     /// The commands' system-call filter, or why there is none.
     pub filter: Result<(), String>,
 }
 
-impl Walls {
-    /// Completes them for podbayd's state directory, and makes the directories in it that they name.
+impl CommandRestrictions {
+    /// Closes podbayd's state directory to commands, except for the entries that they may change, which are created.
     ///
     /// # Errors
     /// When a directory can't be made.
-    pub fn around(&mut self, state: &Path) -> io::Result<()> {
+    pub fn protect_state_dir(&mut self, state: &Path) -> io::Result<()> {
         // The confinement lists the paths that its commands may write, and podbayd's directory isn't one.
         if self.confinement.is_some() {
             return Ok(());
@@ -60,8 +60,8 @@ impl Walls {
     /// Confines this process and all that it starts.
     ///
     /// # Errors
-    /// When one fails that the whole sandbox depends on.
-    pub fn enter(&self) -> io::Result<Standing> {
+    /// When a restriction fails on which the whole sandbox depends.
+    pub fn enter(&self) -> io::Result<EnforcedRestrictions> {
         let domain = self.domain.enter();
         if self.confinement.is_some() {
             domain.signals.clone().map_err(io::Error::other)?;
@@ -73,10 +73,10 @@ impl Walls {
             (Some(filter @ CommandFilter::Local), _) => Ok(filter.install().map_err(io::Error::other)?),
             (Some(_), Ok(false) | Err(_)) => Err(podbay_jail::ESCALATION.into()),
             (Some(filter), Ok(true)) => match filter.install() {
-                Ok(()) if filter == CommandFilter::Mark => Err("switched off by cluster.command_filter".into()),
+                Ok(()) if filter == CommandFilter::Mark => Err("disabled by cluster.command_filter".into()),
                 installed => installed.map_err(|failure| failure.to_string()),
             },
         };
-        Ok(Standing { domain, filter })
+        Ok(EnforcedRestrictions { domain, filter })
     }
 }

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use podbay_client::provider::Provider;
-use podbay_client::{Command, Sandbox, WallKind};
+use podbay_client::{Command, ProtectionKind, Sandbox};
 use podbay_k8s::raw::Config;
 use serde_json::json;
 
@@ -81,8 +81,8 @@ async fn python(sandbox: &Sandbox, program: &str) -> Result<String> {
     Ok(output.text().into_owned())
 }
 
-async fn open(sandbox: &Sandbox) -> Result<Vec<WallKind>> {
-    Ok(sandbox.protection().await?.open().map(|wall| wall.what).collect())
+async fn open(sandbox: &Sandbox) -> Result<Vec<ProtectionKind>> {
+    Ok(sandbox.protection().await?.missing().map(|protection| protection.what).collect())
 }
 
 fn root(image: &str) -> Config {
@@ -91,7 +91,7 @@ fn root(image: &str) -> Config {
 
 /// The story: a command in a pod could stop, trace or replace podbayd, end PID 1, and start commands through its socket.
 #[tokio::test(flavor = "multi_thread")]
-async fn commands_are_walled_off_from_podbayd() -> Result<()> {
+async fn podbayd_is_protected_from_commands() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
     let namespace = cluster.namespace(rules()).await?;
     for (name, config) in [
@@ -103,7 +103,7 @@ async fn commands_are_walled_off_from_podbayd() -> Result<()> {
         let said = python(&made.sandbox, &[ATTACKS, CALLS, DIRECTORY].concat()).await?;
         ensure!(said.is_empty(), "{name}: {said}");
         let protection = made.sandbox.protection().await?;
-        ensure!(protection.open().count() == 0, "{name}: {protection:#?}");
+        ensure!(protection.missing().count() == 0, "{name}: {protection:#?}");
         let work = "mkdir a b && echo x > a/f && mv a/f b/g && ln b/g a/h && cat b/g && touch /tmp/x /blobs/x";
         ensure!(made.sandbox.run(work).await?.text() == "x\n", "{name}");
     }
@@ -118,7 +118,7 @@ async fn a_root_pod_works_as_ever_and_tells_what_is_open() -> Result<()> {
     let made = provider(&namespace, root(rig::DEBIAN))?.get_or_create(&wanted("pb-root")).await?;
     let said = python(&made.sandbox, &[ATTACKS, CALLS].concat()).await?;
     ensure!(said.is_empty(), "{said}");
-    ensure!(open(&made.sandbox).await? == [WallKind::Directory]);
+    ensure!(open(&made.sandbox).await? == [ProtectionKind::Directory]);
     let work = "mkdir /data && echo 7 > /run/server.pid && mv /run/server.pid /data/ && cat /data/server.pid";
     ensure!(made.sandbox.run(work).await?.text() == "7\n");
     Ok(())
@@ -134,7 +134,7 @@ async fn what_is_switched_off_is_told() -> Result<()> {
     let made = provider(&namespace, unfiltered)?.get_or_create(&wanted("pb-unfiltered")).await?;
     let said = python(&made.sandbox, &[ATTACKS, DIRECTORY].concat()).await?;
     ensure!(said.is_empty(), "{said}");
-    ensure!(open(&made.sandbox).await? == [WallKind::SystemCalls]);
+    ensure!(open(&made.sandbox).await? == [ProtectionKind::SystemCalls]);
 
     let escalation = json!({"spec": {"containers": [
         {"name": "sandbox", "securityContext": {"allowPrivilegeEscalation": true}},
@@ -144,8 +144,12 @@ async fn what_is_switched_off_is_told() -> Result<()> {
     let status = made.sandbox.run("grep -E '^(NoNewPrivs|Seccomp_filters)' /proc/self/status").await?;
     ensure!(status.text().contains("NoNewPrivs:\t0\n"), "{}", status.text());
     let protection = made.sandbox.protection().await?;
-    let memory = protection.walls.iter().find(|wall| wall.what == WallKind::Domain).context("no wall")?;
-    ensure!(!memory.stands && memory.detail.contains("allowPrivilegeEscalation"), "{protection:#?}");
+    let memory = protection
+        .protections
+        .iter()
+        .find(|protection| protection.what == ProtectionKind::Domain)
+        .context("no such protection")?;
+    ensure!(!memory.in_force && memory.detail.contains("allowPrivilegeEscalation"), "{protection:#?}");
     Ok(())
 }
 
@@ -154,8 +158,8 @@ async fn what_is_switched_off_is_told() -> Result<()> {
 async fn pods_on_older_kernels_work_and_tell() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
     let namespace = cluster.namespace(rules()).await?;
-    use WallKind::{Directory, Domain, Signals};
-    let kernels: [(&str, &[WallKind]); 4] = [
+    use ProtectionKind::{Directory, Domain, Signals};
+    let kernels: [(&str, &[ProtectionKind]); 4] = [
         ("0", &[Domain, Signals, Directory]),
         ("1", &[Domain, Signals, Directory]),
         ("2", &[Signals]),

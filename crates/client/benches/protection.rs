@@ -18,9 +18,9 @@ use measure::{Samples, Table, show};
 use podbay_client::files::{Read, Stat, Write};
 use podbay_client::{Sandbox, UnixChannel};
 
-/// What the walls may add to a command.
+/// The most that the protection may add to the time of a command.
 const COMMAND: Duration = Duration::from_micros(150);
-/// What they may add to an operation.
+/// The most that it may add to the time of an operation.
 const OPERATION: Duration = Duration::from_micros(20);
 
 /// Whom podbayd runs as where this is root: a user who can't write beside podbayd's directory, so that it is protected.
@@ -32,11 +32,11 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn start(walled: bool) -> Self {
+    fn start(protected: bool) -> Self {
         let root = std::fs::metadata("/proc/self").unwrap();
         let root = std::os::unix::fs::MetadataExt::uid(&root) == 0;
         let above = if root { Path::new("/run") } else { Path::new("/tmp") };
-        let dir = tempfile::Builder::new().prefix("pb-walls-").tempdir_in(above).unwrap();
+        let dir = tempfile::Builder::new().prefix("pb-protection-").tempdir_in(above).unwrap();
         let (program, state, work) = (dir.path().join("podbayd"), dir.path().join("state"), dir.path().join("work"));
         std::fs::write(&program, podbay_embed::daemon(std::env::consts::ARCH).unwrap()).unwrap();
         let open = |path: &Path| std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -52,7 +52,7 @@ impl Daemon {
         if root {
             setpriv.args([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"), "--clear-groups".into()]);
         }
-        if walled {
+        if protected {
             setpriv.arg("--no-new-privs");
         }
         let (mut ready, theirs) = std::io::pipe().unwrap();
@@ -84,11 +84,11 @@ impl Drop for Daemon {
 async fn in_turn<F: Future>(count: usize, mut work: impl FnMut(bool) -> F) -> [Samples; 2] {
     let mut times = [Vec::with_capacity(count), Vec::with_capacity(count)];
     for round in 0..count + 20 {
-        for walled in [false, true] {
+        for protected in [false, true] {
             let begun = Instant::now();
-            work(walled).await;
+            work(protected).await;
             if round >= 20 {
-                times[usize::from(walled)].push(begun.elapsed());
+                times[usize::from(protected)].push(begun.elapsed());
             }
         }
     }
@@ -102,35 +102,44 @@ async fn main() {
     assert!(!program.windows(switch.len()).any(|window| window == switch), "this isn't the podbayd of a release");
     let daemons = [Daemon::start(false), Daemon::start(true)];
     let [open, closed] = [daemons[0].sandbox(), daemons[1].sandbox()];
-    let standing = |protection: &podbay_client::Protection| {
-        protection.walls.iter().filter(|wall| wall.stands).map(|wall| format!("{:?}", wall.what)).collect::<Vec<_>>()
+    let in_force = |protection: &podbay_client::ProtectionReport| {
+        protection
+            .protections
+            .iter()
+            .filter(|protection| protection.in_force)
+            .map(|protection| format!("{:?}", protection.what))
+            .collect::<Vec<_>>()
     };
-    let (bare, walled) = (open.protection().await.unwrap(), closed.protection().await.unwrap());
-    assert!(bare.open().count() > walled.open().count(), "nothing to compare: {bare:?} {walled:?}");
-    println!("\nWithout: {}. With: {}.", standing(&bare).join(", "), standing(&walled).join(", "));
+    let (bare, protected) = (open.protection().await.unwrap(), closed.protection().await.unwrap());
+    assert!(bare.missing().count() > protected.missing().count(), "nothing to compare: {bare:?} {protected:?}");
+    println!("\nWithout: {}. With: {}.", in_force(&bare).join(", "), in_force(&protected).join(", "));
     for sandbox in [&open, &closed] {
         sandbox.write(&Write::new("file"), "line of text\n".repeat(300)).await.unwrap();
     }
-    let of = |walled: bool| if walled { &closed } else { &open };
+    let of = |protected: bool| if protected { &closed } else { &open };
 
     let table = Table::times("Commands");
-    let command = in_turn(1000, |walled| async move { assert!(of(walled).run("true").await.unwrap().success()) }).await;
+    let command =
+        in_turn(1000, |protected| async move { assert!(of(protected).run("true").await.unwrap().success()) }).await;
     table.row("`true`, without", &command[0]);
     table.row("**`true`, with**", &command[1]);
     let files = "for i in 1 2 3 4 5 6 7 8 9 10; do : < /etc/hostname; done";
-    let opening = in_turn(500, |walled| async move { assert!(of(walled).run(files).await.unwrap().success()) }).await;
+    let opening =
+        in_turn(500, |protected| async move { assert!(of(protected).run(files).await.unwrap().success()) }).await;
     table.row("a shell that opens ten files, without", &opening[0]);
     table.row("a shell that opens ten files, with", &opening[1]);
 
     let table = Table::times("Operations");
-    let read = in_turn(3000, |walled| async move { drop(of(walled).read(&Read::new("file")).await.unwrap()) }).await;
+    let read =
+        in_turn(3000, |protected| async move { drop(of(protected).read(&Read::new("file")).await.unwrap()) }).await;
     table.row("read, without", &read[0]);
     table.row("**read, with**", &read[1]);
-    let stat = in_turn(3000, |walled| async move { drop(of(walled).stat(&Stat::new("file")).await.unwrap()) }).await;
+    let stat =
+        in_turn(3000, |protected| async move { drop(of(protected).stat(&Stat::new("file")).await.unwrap()) }).await;
     table.row("stat, without", &stat[0]);
     table.row("**stat, with**", &stat[1]);
-    let connect = in_turn(300, |walled| {
-        let sandbox = daemons[usize::from(walled)].sandbox();
+    let connect = in_turn(300, |protected| {
+        let sandbox = daemons[usize::from(protected)].sandbox();
         async move { drop(sandbox.hello().await.unwrap()) }
     })
     .await;
