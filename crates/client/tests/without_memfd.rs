@@ -6,7 +6,7 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use podbay_proto::session::{Wall, WallKind};
+use podbay_proto::session::{Protection, ProtectionKind};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use support::Daemon;
 
@@ -25,9 +25,9 @@ fn daemon_without_memfd(errno: i32) -> Daemon {
     std::thread::spawn(start).join().unwrap()
 }
 
-async fn wall_around_its_program(daemon: &Daemon) -> Wall {
-    let protection = daemon.sandbox().protection().await.unwrap();
-    protection.walls.into_iter().find(|wall| wall.what == WallKind::Program).unwrap()
+async fn protection_of_its_program(daemon: &Daemon) -> Protection {
+    let report = daemon.sandbox().protection().await.unwrap();
+    report.protections.into_iter().find(|one| one.what == ProtectionKind::Program).unwrap()
 }
 
 fn zygote(daemon: &Daemon) -> String {
@@ -41,8 +41,8 @@ fn zygote(daemon: &Daemon) -> String {
 async fn podbayd_runs_from_its_file_where_memory_isnt_run() {
     for errno in [libc::EACCES, libc::EPERM, libc::ENOSYS] {
         let daemon = daemon_without_memfd(errno);
-        let wall = wall_around_its_program(&daemon).await;
-        assert!(!wall.stands && wall.detail.contains("vm.memfd_noexec"), "errno {errno}: {wall:?}");
+        let protection = protection_of_its_program(&daemon).await;
+        assert!(!protection.in_force && protection.detail.contains("vm.memfd_noexec"), "errno {errno}: {protection:?}");
         let sandbox = daemon.sandbox();
         assert_eq!(sandbox.run("echo well").await.unwrap().text(), "well\n", "errno {errno}");
         // A zygote that was killed is started again, from the file too.
@@ -56,10 +56,10 @@ async fn podbayd_runs_from_its_file_where_memory_isnt_run() {
 #[tokio::test]
 async fn podbayd_runs_from_memory_elsewhere() {
     let daemon = Daemon::start();
-    let wall = wall_around_its_program(&daemon).await;
+    let protection = protection_of_its_program(&daemon).await;
     if std::fs::read_to_string("/proc/sys/vm/memfd_noexec").is_ok_and(|value| value.trim() == "2") {
         println!("this machine runs no program from memory");
         return;
     }
-    assert!(wall.stands && wall.detail.contains("sealed copy"), "{wall:?}");
+    assert!(protection.in_force && protection.detail.contains("sealed copy"), "{protection:?}");
 }

@@ -8,9 +8,9 @@ use k8s_openapi::jiff::Timestamp;
 use podbay_client::Sandbox;
 use podbay_client::provider::{Cleaned, Phase};
 
-use super::{AgentSandbox, claims};
 use super::readiness::is_end_of_pod;
 use super::resources::SandboxClaim;
+use super::{AgentSandbox, claims};
 use crate::api::list::list_all;
 use crate::cleanup::{RUN, Reaped, Run, SILENCE};
 use crate::error::{Error, Result};
