@@ -105,15 +105,17 @@ pub(crate) fn apply(jail: &Jail) -> Result<(), FailedStep> {
     set(Resource::Rtprio, 0)
 }
 
-/// The threads that the kernel counts against this user's limit: those whose real user it is. Who owns a process's directory
-/// in `/proc` says less: that of a process that isn't dumpable, such as another sandbox's podbayd, belongs to root.
+/// The threads that the kernel counts against this user's limit, without this process's own: those whose real user it is. The
+/// owner of a process's directory in `/proc` is its effective user, which for `sudo` is root.
 fn threads_of_this_user() -> std::io::Result<u64> {
     let uid = rustix::process::getuid().as_raw();
+    let own = std::process::id().to_string();
     let mut threads = 0;
     for entry in std::fs::read_dir("/proc")?.flatten() {
-        let is_process = entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit);
+        let name = entry.file_name();
+        let is_other = name.as_encoded_bytes().iter().all(u8::is_ascii_digit) && name != own.as_str();
         // Processes come and go while they are counted.
-        if is_process && let Ok(status) = std::fs::read(entry.path().join("status")) {
+        if is_other && let Ok(status) = std::fs::read(entry.path().join("status")) {
             threads += threads_of(&String::from_utf8_lossy(&status), uid);
         }
     }

@@ -122,7 +122,7 @@ async fn a_sandbox_from_the_pool_is_there_at_once() -> Result<()> {
         raw.reconnect("pb-pool-default").await.err().context("found")?.to_string(),
         raw.delete("pb-pool-default").await.err().context("deleted")?.to_string(),
     ] {
-        ensure!(error.contains("isn't a sandbox of Podbay's"), "{error}");
+        ensure!(error.contains("isn't a Podbay sandbox"), "{error}");
     }
 
     // By its size the pool is also emptied.

@@ -202,7 +202,7 @@ async fn lists_come_in_pages_and_what_is_over_is_removed() -> Result<()> {
         raw.reconnect("theirs").await.err().context("found")?.to_string(),
         raw.delete("theirs").await.err().context("deleted")?.to_string(),
     ] {
-        ensure!(error.contains("isn't a sandbox of Podbay's"), "{error}");
+        ensure!(error.contains("isn't a Podbay sandbox"), "{error}");
     }
     ensure!(leases.get_opt("theirs").await?.is_some());
 

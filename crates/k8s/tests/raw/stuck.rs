@@ -460,7 +460,7 @@ async fn a_run_of_the_reaper_ends_in_time_and_the_next_goes_on() -> Result<()> {
     let timing = Timing { reaper_run: Duration::ZERO, ..Timing::default() };
     let cleaned = raw.clone().with_timing(timing).cleanup(None).await?;
     ensure!(cleaned.deleted.is_empty(), "{cleaned:?}");
-    ensure!(cleaned.failed.iter().any(|(_, why)| why.contains("the next run goes on")), "{cleaned:?}");
+    ensure!(cleaned.failed.iter().any(|(_, why)| why.contains("the next run continues")), "{cleaned:?}");
     // Whatever fails at the end is told beside what was done.
     let impostor = Impostor::start(&cluster).await?;
     let reaper = through(&namespace, impostor.port(), config(rig::BUSYBOX)).await?;
