@@ -119,10 +119,13 @@ impl Given {
     /// Why the flag can't be used in this mode, and what to do instead.
     fn other_mode(&self, mode: &str) -> Failure {
         let instead = match (self.name, mode) {
+            ("workspace" | "mount", "agent-sandbox") => "copy files with 'podbay cp', or mount a volume in the template",
             ("workspace" | "mount", "raw") => "copy files with 'podbay cp', or mount a volume with raw.volumes",
             ("isolation", "raw") => "choose a --runtime-class",
             ("processes", "raw") => "the nodes have a limit of their own (podPidsLimit)",
             ("network", "raw") => "--set raw.block_network=false opens all of the network, and raw.egress a part of it",
+            (_, "agent-sandbox") => "the SandboxTemplate decides that: 'podbay install agent-sandbox' prints one",
+            ("template" | "warm-pool" | "container", _) => "add --mode agent-sandbox, or set PODBAY_MODE=agent-sandbox",
             _ => "add --mode raw, or set PODBAY_MODE=raw",
         };
         let own = rows_of(self.name).flat_map(Setting::modes).copied().collect::<Vec<_>>().join(", ");

@@ -57,12 +57,12 @@ impl FromArgMatches for Settings {
 }
 
 impl Settings {
-    /// The settings of a command that is about raw mode, whatever the mode is otherwise.
+    /// The settings of a command that is about one mode, whatever the mode is otherwise.
     ///
     /// # Errors
     /// When a setting is unknown or invalid.
-    pub fn raw_config(&self) -> Result<Config, Failure> {
-        self.config_in(Some("raw"))
+    pub fn config_of(&self, mode: &str) -> Result<Config, Failure> {
+        self.config_in(Some(mode))
     }
 
     /// The settings: flags override the environment, which overrides files, which override the defaults.

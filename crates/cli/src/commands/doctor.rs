@@ -25,7 +25,7 @@ it starts three short-lived pods and deletes them afterwards.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// With --mode raw: start no pods, which leaves the image and the network policies unchecked
+    /// On a cluster: start no pods, which leaves the image and the network policies unchecked
     #[arg(long)]
     quick: bool,
 }
@@ -34,13 +34,18 @@ pub struct Arguments {
 pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
     let config = settings.config()?;
     match config.mode() {
-        "raw" => cluster(&arguments, &config, output).await,
+        "raw" | "agent-sandbox" => cluster(&arguments, &config, output).await,
         _ => machine(&config, output),
     }
 }
 
 async fn cluster(arguments: &Arguments, config: &Config, output: &Output) -> Result<u8, Failure> {
-    let doctor = Doctor::raw(config.cluster().await?, config.raw()?).map_err(podbay::Error::from)?;
+    let cluster = config.cluster().await?;
+    let doctor = match config.mode() {
+        "raw" => Doctor::raw(cluster, config.raw()?),
+        _ => Doctor::agent_sandbox(cluster, config.agent_sandbox()?),
+    }
+    .map_err(podbay::Error::from)?;
     let depth = if arguments.quick { Depth::Quick } else { Depth::Full };
     let report = tokio::select! {
         report = doctor.examine(depth) => report,

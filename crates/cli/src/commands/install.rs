@@ -1,8 +1,10 @@
 //! `podbay install`: manifests for a cluster's administrator.
 
 use clap::{Args, Subcommand, ValueEnum};
-use podbay::k8s::install::{DEFAULT_NAMESPACE, Install, PodSecurity};
-use podbay::k8s::raw::Features;
+use podbay::config::Config;
+use podbay::k8s::install::{DEFAULT_NAMESPACE, Install, PodSecurity, Template};
+use podbay::k8s::rights::ModeNeeds;
+use podbay::k8s::{agent_sandbox, raw};
 
 use crate::failure::Failure;
 use crate::output::Output;
@@ -12,6 +14,7 @@ const EXAMPLES: &str = "\
 Examples:
   podbay install raw | kubectl apply -f -
   podbay install raw --namespace boxes --account-namespace agents > podbay.yaml
+  podbay install agent-sandbox --runtime-class gvisor | kubectl apply -f -
 
 It only prints manifests; nothing is changed.";
 
@@ -25,6 +28,16 @@ Raw mode needs none of this where an account has these permissions already. The 
 need: raw.block_network, raw.warm_pool_size, raw.namespace_per_sandbox, raw.namespace_quota.
 Check the result with 'podbay doctor --mode raw'.";
 
+const AGENT_SANDBOX_EXAMPLES: &str = "\
+Examples:
+  podbay install agent-sandbox | kubectl apply -f -
+  podbay install agent-sandbox --template python --replicas 5 --set raw.image=python:3.12-slim
+  podbay install agent-sandbox --no-template --account agent --account-namespace agents
+
+The cluster needs the agent-sandbox controller and its extensions first. The template's pods are those of raw mode: settings
+such as raw.image, raw.memory_limit, raw.runtime_class and raw.egress describe them.
+Check the result with 'podbay doctor --mode agent-sandbox'.";
+
 /// Print manifests for a cluster
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -36,19 +49,15 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum What {
     Raw(RawArguments),
+    AgentSandbox(AgentSandboxArguments),
 }
 
 /// Print a namespace for sandboxes and an account that may use them
 #[derive(Debug, Args)]
 #[command(after_help = RAW_EXAMPLES)]
 struct RawArguments {
-    /// Service account that uses sandboxes
-    #[arg(long, value_name = "NAME", default_value = "podbay")]
-    account: String,
-
-    /// Namespace of that account [default: the sandboxes' namespace]
-    #[arg(long, value_name = "NAME")]
-    account_namespace: Option<String>,
+    #[command(flatten)]
+    common: CommonArguments,
 
     /// Add permissions for a warm pool, whatever raw.warm_pool_size is
     #[arg(long)]
@@ -57,6 +66,50 @@ struct RawArguments {
     /// Add permissions for a namespace per sandbox: they are cluster-wide, and an admission policy restricts them
     #[arg(long)]
     namespace_per_sandbox: bool,
+}
+
+/// Print a namespace for sandboxes, an account that may use them, a template and a warm pool
+#[derive(Debug, Args)]
+#[command(after_help = AGENT_SANDBOX_EXAMPLES)]
+struct AgentSandboxArguments {
+    #[command(flatten)]
+    common: CommonArguments,
+
+    /// Name of the SandboxTemplate and its SandboxWarmPool
+    #[arg(long, value_name = "NAME", default_value = "podbay")]
+    template: String,
+
+    /// Print neither template nor pool: the cluster has its own
+    #[arg(long)]
+    no_template: bool,
+
+    /// How many sandboxes the warm pool keeps ready
+    #[arg(long, value_name = "NUMBER", default_value_t = 2)]
+    replicas: u32,
+
+    /// RuntimeClass of the template's pods, such as gvisor or kata
+    #[arg(long, value_name = "NAME")]
+    runtime_class: Option<String>,
+
+    /// Let claims add environment variables to their pods (agent_sandbox.claim_env)
+    #[arg(long)]
+    allow_env: bool,
+
+    /// Add permissions to create a pool for a template that has none
+    #[arg(long)]
+    create_pools: bool,
+}
+
+/// What the manifests of every mode have.
+#[derive(Debug, Args)]
+struct CommonArguments {
+    /// Service account that uses sandboxes
+    #[arg(long, value_name = "NAME", default_value = "podbay")]
+    account: String,
+
+    /// Namespace of that account [default: the sandboxes' namespace]
+    #[arg(long, value_name = "NAME")]
+    account_namespace: Option<String>,
 
     /// Pod Security level of the namespace
     #[arg(long, value_enum, default_value_t = Level::Restricted)]
@@ -83,31 +136,59 @@ enum Level {
 
 /// Prints the manifests.
 pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
-    let What::Raw(arguments) = arguments.what;
-    let config = settings.raw_config()?;
-    let used = Features::of(&config.raw()?);
-    let features = Features {
+    let install = match arguments.what {
+        What::Raw(arguments) => raw(arguments, &settings.config_of("raw")?)?,
+        What::AgentSandbox(arguments) => agent_sandbox(arguments, settings)?,
+    };
+    let manifests = install.manifests().map_err(podbay::Error::from)?;
+    match output.is_json() {
+        true => output.json(&serde_json::json!({ "manifests": manifests })),
+        false => output.text(&manifests),
+    }
+}
+
+fn raw(arguments: RawArguments, config: &Config) -> Result<Install, Failure> {
+    let used = raw::Features::of(&config.raw()?);
+    let features = raw::Features {
         pool: used.pool || arguments.pool,
         namespace_per_sandbox: used.namespace_per_sandbox || arguments.namespace_per_sandbox,
         ..used
     };
-    let manifests = Install {
+    Ok(install(arguments.common, config, features.needs(), None))
+}
+
+fn agent_sandbox(arguments: AgentSandboxArguments, settings: &Settings) -> Result<Install, Failure> {
+    let config = settings.config_of("agent-sandbox")?;
+    let features = agent_sandbox::Features {
+        templates: true,
+        creates_pools: arguments.create_pools,
+        ..agent_sandbox::Features::of(&config.agent_sandbox()?)
+    };
+    let template = match arguments.no_template {
+        true => None,
+        false => {
+            let mut pod = config.raw()?;
+            pod.runtime_class = arguments.runtime_class.or(pod.runtime_class);
+            let (name, replicas, allow_env) = (arguments.template, arguments.replicas, arguments.allow_env);
+            Some(Template { name, replicas, pod, allow_env })
+        }
+    };
+    Ok(install(arguments.common, &config, features.needs(), template))
+}
+
+fn install(common: CommonArguments, config: &Config, needs: ModeNeeds, template: Option<Template>) -> Install {
+    Install {
         namespace: config.namespace().unwrap_or(DEFAULT_NAMESPACE).to_owned(),
-        account: arguments.account,
-        account_namespace: arguments.account_namespace,
-        needs: features.needs(),
-        pod_security: match arguments.pod_security {
+        account: common.account,
+        account_namespace: common.account_namespace,
+        needs,
+        pod_security: match common.pod_security {
             Level::Restricted => PodSecurity::Restricted,
             Level::Baseline => PodSecurity::Baseline,
             Level::Privileged => PodSecurity::Privileged,
         },
-        reaper_image: arguments.reaper_image,
-        reaper_namespace: arguments.reaper_namespace,
-    }
-    .manifests()
-    .map_err(podbay::Error::from)?;
-    match output.is_json() {
-        true => output.json(&serde_json::json!({ "manifests": manifests })),
-        false => output.text(&manifests),
+        reaper_image: common.reaper_image,
+        template,
+        reaper_namespace: common.reaper_namespace,
     }
 }

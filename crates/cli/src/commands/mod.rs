@@ -22,9 +22,11 @@ mod pool;
 mod ps;
 mod read;
 mod reap;
+mod resume;
 mod rm;
 mod run;
 mod stat;
+mod suspend;
 mod tree;
 mod write;
 
@@ -66,6 +68,8 @@ commands! {
     List = list,
     Describe = describe,
     Delete = delete,
+    Suspend = suspend,
+    Resume = resume,
     Exec = exec,
     Ps = ps,
     Attach = attach,

@@ -11,6 +11,7 @@ const EXAMPLES: &str = "\
 Examples:
   podbay pool --mode raw                                     show how full it is
   podbay pool --mode raw --fill --set raw.warm_pool_size=5   fill it and wait until it is full
+  podbay pool --mode agent-sandbox --warm-pool python        show the controller's pool
 
 A sandbox from the warm pool is ready in milliseconds; a new pod takes a second or more. Programs that take a sandbox refill
 the pool; --fill is for the first time.";
@@ -35,7 +36,7 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
         "available": status.available, "active": status.active, "total": status.total, "target": status.target,
     });
     if !output.is_json() && status.target == 0 && status.total == 0 {
-        output.note("there is no warm pool: set raw.warm_pool_size, with --mode raw");
+        output.note("there is no warm pool: set raw.warm_pool_size with --mode raw, or use --mode agent-sandbox");
         return Ok(0);
     }
     output.answer(&answer, || {

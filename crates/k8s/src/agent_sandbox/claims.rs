@@ -81,6 +81,13 @@ impl Claims {
         }
     }
 
+    /// Sends a claim as a dry run, which goes through admission and webhooks.
+    pub(super) async fn rehearse(&self, request: &ClaimRequest, pool: &str, config: &Config) -> Result<()> {
+        let claim = manifest(request, pool, config, self.cluster.now().await?, "rehearsal");
+        let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+        self.api.create(&dry_run, &claim).await.map(drop).map_err(refused("admit a claim"))
+    }
+
     /// A claim, if there is one of that name.
     pub(super) async fn get(&self, name: &str) -> Result<Option<SandboxClaim>> {
         with_retry(|| self.api.get_opt(name)).await.map_err(refused("get the sandbox's claim"))
@@ -306,7 +313,7 @@ fn annotation<'a>(claim: &'a SandboxClaim, key: &str) -> Option<&'a str> {
 }
 
 /// What a refused request means. An API server that has never heard of a kind answers 404 without naming an object.
-pub(super) fn refused(what: &'static str) -> impl Fn(kube::Error) -> Error {
+pub(crate) fn refused(what: &'static str) -> impl Fn(kube::Error) -> Error {
     move |error| match &error {
         kube::Error::Api(status)
             if status.code == 404 && status.details.as_ref().is_none_or(|it| it.name.is_empty()) =>

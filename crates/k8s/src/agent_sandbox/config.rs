@@ -98,13 +98,6 @@ impl Config {
                 names::check_label(what, name)?;
             }
         }
-        if self.warm_pool_name.is_none() && self.template_name.is_none() {
-            return Err(Error::Config(
-                "mode agent-sandbox needs a template: set agent_sandbox.template_name or agent_sandbox.warm_pool_name \
-                 ('kubectl get sandboxtemplates,sandboxwarmpools' lists them)"
-                    .into(),
-            ));
-        }
         if let Some(workdir) = self.workdir.as_deref().filter(|workdir| !workdir.starts_with('/')) {
             return Err(Error::Config(format!("agent_sandbox.workdir is {workdir:?}: use an absolute path")));
         }
@@ -138,12 +131,19 @@ mod tests {
     }
 
     #[test]
-    fn a_template_or_a_pool_has_to_be_named() {
-        assert!(with_template().check().is_ok());
-        assert!(Config { warm_pool_name: Some("pool".into()), ..Config::default() }.check().is_ok());
-        let error = Config::default().check().unwrap_err().to_string();
-        assert!(error.contains("agent_sandbox.template_name"), "{error}");
-        assert!(Config { template_name: Some("No_Name".into()), ..Config::default() }.check().is_err());
+    fn what_cannot_work_is_refused_before_the_cluster_is_asked() {
+        // Sandboxes that exist are found without a template.
+        assert!(with_template().check().is_ok() && Config::default().check().is_ok());
+        let bad = [
+            Config { template_name: Some("No_Name".into()), ..Config::default() },
+            Config { workdir: Some("relative".into()), ..Config::default() },
+            Config { startup_timeout: 0, ..Config::default() },
+            Config { label_prefix: "kubernetes.io/".into(), ..Config::default() },
+            Config { claim_env: [("A=B".to_owned(), String::new())].into(), ..Config::default() },
+        ];
+        for config in bad {
+            assert!(config.check().is_err(), "{config:?}");
+        }
     }
 
     #[test]

@@ -80,7 +80,7 @@ impl AgentSandbox {
         })
     }
 
-    fn request_for(&self, wanted: &Wanted) -> Result<ClaimRequest> {
+    pub(super) fn request_for(&self, wanted: &Wanted) -> Result<ClaimRequest> {
         let name = match &wanted.id {
             Some(id) => names::of_id(id, self.claims.cluster.namespace())?.to_owned(),
             None => names::random(),

@@ -74,7 +74,9 @@ impl AgentSandbox {
     pub(super) async fn count(&self, idle: Duration) -> Result<Stats> {
         let now = self.claims.cluster.now().await?;
         let mut stats = inventory::count(now, idle, |query| async move { self.page(&query).await }).await?;
-        stats.warm = self.read_pool_status().await?.available;
+        if self.has_pool() {
+            stats.warm = self.read_pool_status().await?.available;
+        }
         Ok(stats)
     }
 }

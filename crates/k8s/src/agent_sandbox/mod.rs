@@ -4,7 +4,7 @@
 //! created the sandbox, and everybody else attaches to it.
 
 mod binding;
-mod claims;
+pub(crate) mod claims;
 mod cleanup;
 mod config;
 mod creation;
@@ -15,7 +15,7 @@ mod inventory;
 mod metadata;
 mod pool;
 mod readiness;
-mod resources;
+pub(crate) mod resources;
 mod suspension;
 
 use std::sync::Arc;
@@ -50,6 +50,17 @@ impl AgentSandbox {
     pub fn new(cluster: &Cluster, config: Config) -> Result<Self> {
         config.check()?;
         Ok(Self { claims: Claims::new(cluster), config: Arc::new(config), found_pool: Arc::default() })
+    }
+
+    /// Asks the API server whether it would admit a claim with this configuration. Nothing is created.
+    pub(crate) async fn rehearse(&self) -> Result<()> {
+        let pool = self.pool().await?;
+        self.claims.rehearse(&self.request_for(&Wanted::default())?, &pool.name, &self.config).await
+    }
+
+    /// The name of the pool that sandboxes are claimed from.
+    pub(crate) async fn pool_name(&self) -> Result<String> {
+        Ok(self.pool().await?.name)
     }
 }
 

@@ -32,7 +32,13 @@ impl AgentSandbox {
         if let Some(name) = found.as_ref() {
             return Ok(known(name));
         }
-        let template = self.config.template_name.as_deref().unwrap_or_default();
+        let template = self.config.template_name.as_deref().ok_or_else(|| {
+            Error::Config(
+                "a new sandbox needs a template: set agent_sandbox.template_name or agent_sandbox.warm_pool_name ('kubectl \
+                 get sandboxtemplates,sandboxwarmpools' lists them)"
+                    .into(),
+            )
+        })?;
         let (api, all) = (self.pools(), ListParams::default());
         let pools = with_retry(|| api.list(&all)).await;
         let pools = pools.map_err(refused("list warm pools"))?.items;
@@ -99,6 +105,11 @@ impl AgentSandbox {
     pub(super) fn pools(&self) -> Api<SandboxWarmPool> {
         let cluster = &self.claims.cluster;
         Api::namespaced(cluster.client.clone(), &cluster.namespace)
+    }
+
+    /// Whether a template or a pool is configured, so that sandboxes can be created.
+    pub(super) fn has_pool(&self) -> bool {
+        self.config.warm_pool_name.is_some() || self.config.template_name.is_some()
     }
 
     /// How full the pool is.

@@ -3,6 +3,8 @@
 //! Everything that can be tried is tried. Nothing is left behind: the pods of a trial are deleted, and end by themselves
 //! where that fails.
 
+mod agent_sandbox;
+mod protection;
 mod raw;
 mod report;
 mod rights;
@@ -16,7 +18,6 @@ pub use report::{CHECKS, Finding, Report, State};
 
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
-use crate::names::{MANAGED_BY, PODBAY};
 use crate::rights::ModeNeeds;
 
 /// What two of the checks look for.
@@ -40,6 +41,14 @@ pub(crate) trait Examined: Send + Sync {
 
     /// The mode's sandboxes.
     fn provider(&self) -> &dyn Provider;
+
+    /// Whether the cluster has what the mode builds on.
+    fn installation(&self) -> Pending<'_, Vec<Finding>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    /// Selects the pods of the namespace that don't belong to sandboxes.
+    fn other_pods(&self) -> String;
 
     /// Whether new sandboxes would have neither a `ttl` nor an `idle_ttl`.
     fn is_unlimited(&self) -> bool;
@@ -76,6 +85,15 @@ impl Doctor {
         Ok(Self { cluster, mode })
     }
 
+    /// Examines a cluster for agent-sandbox mode with this configuration. The cluster isn't asked yet.
+    ///
+    /// # Errors
+    /// When the configuration can't work.
+    pub fn agent_sandbox(cluster: Cluster, config: crate::agent_sandbox::Config) -> Result<Self> {
+        let mode = Box::new(agent_sandbox::AgentSandboxExamination::new(cluster.clone(), config)?);
+        Ok(Self { cluster, mode })
+    }
+
     /// Examines everything.
     pub async fn examine(&self, depth: Depth) -> Report {
         let mut findings = vec![self.reached().await];
@@ -84,6 +102,9 @@ impl Doctor {
             let who = account.detail.clone();
             findings.push(account);
             findings.push(self.namespace().await);
+            findings.extend(self.mode.installation().await.unwrap_or_else(|error| {
+                vec![Finding::new("crds", "what the mode builds on", State::Warning, error.to_string())]
+            }));
             findings.extend(rights::granted(&self.cluster, self.mode.needs(), &who).await);
             findings.push(rights::excess(&self.cluster, self.mode.needs().mode).await);
             let may_list = !findings.iter().any(|finding| finding.check == "rights" && finding.state == State::Failed);
@@ -171,7 +192,7 @@ impl Doctor {
     async fn neighbours(&self) -> Finding {
         let finding = |state, detail: String| Finding::new("neighbours", "other pods in the namespace", state, detail);
         let pods: Api<Pod> = Api::namespaced(self.cluster.client.clone(), &self.cluster.namespace);
-        let others = ListParams::default().labels(&format!("{MANAGED_BY}!={PODBAY}")).limit(100);
+        let others = ListParams::default().labels(&self.mode.other_pods()).limit(100);
         match pods.list(&others).await {
             Ok(list) if list.items.is_empty() => finding(State::Ok, "none".into()),
             Ok(list) => {

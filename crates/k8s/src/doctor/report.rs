@@ -44,10 +44,14 @@ pub enum State {
 }
 
 /// The names of all checks.
-pub const CHECKS: [&str; 14] = [
+pub const CHECKS: [&str; 18] = [
     "cluster",
     "account",
     "namespace",
+    "crds",
+    "controller",
+    "template",
+    "pool",
     "rights",
     "excess",
     "neighbours",

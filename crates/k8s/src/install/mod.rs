@@ -5,8 +5,11 @@
 
 mod admission;
 mod reaper;
+mod template;
 
 use std::fmt::Write as _;
+
+pub use template::Template;
 
 use crate::error::Result;
 use crate::names;
@@ -16,7 +19,7 @@ use crate::rights::{ModeNeeds, Right};
 pub const DEFAULT_NAMESPACE: &str = "podbay-sandboxes";
 
 /// The manifests of a mode.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Install {
     /// The namespace of the sandboxes, for nothing else.
     pub namespace: String,
@@ -30,6 +33,8 @@ pub struct Install {
     pub pod_security: PodSecurity,
     /// An image with `podbay` in it, for the reaper. Without it there is no reaper.
     pub reaper_image: Option<String>,
+    /// What sandboxes are created from, in a mode whose controller creates them.
+    pub template: Option<Template>,
     /// The namespace of the reaper and its account, which is created too; by default named after the sandboxes' own.
     pub reaper_namespace: Option<String>,
 }
@@ -66,6 +71,7 @@ impl Install {
             needs,
             pod_security: PodSecurity::Restricted,
             reaper_image: None,
+            template: None,
             reaper_namespace: None,
         }
     }
@@ -111,6 +117,9 @@ impl Install {
             rights: self.needs.rights.clone(),
             why: "Exactly the rights that Podbay needs.",
         }));
+        if let Some(template) = &self.template {
+            parts.extend(template.manifests(&self.namespace)?);
+        }
         let mut accounts = vec![(home.to_owned(), self.account.clone())];
         if let Some(image) = &self.reaper_image {
             let reaper = self.reaper_home()?;

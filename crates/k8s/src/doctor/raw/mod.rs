@@ -12,7 +12,7 @@ use super::report::{Finding, State};
 use super::{Examined, ModeNeeds};
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
-use crate::names::Metadata;
+use crate::names::{MANAGED_BY, Metadata, PODBAY};
 use crate::raw::{Config, Features, Raw, manifest};
 
 /// Examines a cluster for raw mode.
@@ -85,6 +85,10 @@ impl Examined for RawExamination {
 
     fn provider(&self) -> &dyn Provider {
         &self.raw
+    }
+
+    fn other_pods(&self) -> String {
+        format!("{MANAGED_BY}!={PODBAY}")
     }
 
     fn is_unlimited(&self) -> bool {

@@ -14,6 +14,7 @@ use podbay_client::{Command, Sandbox};
 use podbay_proto::layout::{PROGRAM, STATE_DIR};
 
 use super::{RawExamination, labels, pod_view};
+use crate::doctor::protection::protection;
 use crate::doctor::report::{Finding, State};
 use crate::error::{Error, Result};
 use crate::names::SANDBOX;
@@ -49,26 +50,6 @@ fn listen_script() -> String {
 podbayd={STATE_DIR}/{PROGRAM}; [ -x "$podbayd" ] || podbayd={PROGRAM}
 mkdir -p .doctor && exec "$podbayd" serve --state .doctor --listen "$0""#
     )
-}
-
-/// Whether podbayd is protected from commands on the sandbox's node.
-async fn protection(sandbox: &Sandbox) -> Finding {
-    let finding = |state, detail: String| Finding::new("protection", "commands and podbayd", state, detail);
-    match sandbox.protection().await {
-        Err(error) => finding(State::Warning, format!("can't ask podbayd how it is protected: {error}"))
-            .fix("use an image whose podbayd is as new as this client, or one without podbayd"),
-        Ok(report) => {
-            let missing: Vec<String> =
-                report.missing().map(|protection| format!("{} ({})", protection.what, protection.detail)).collect();
-            match missing.is_empty() {
-                true => {
-                    finding(State::Ok, format!("commands can't reach podbayd (Landlock ABI {})", report.landlock_abi))
-                }
-                false => finding(State::Warning, format!("not protected from commands: {}", missing.join("; ")))
-                    .fix("SECURITY.md says what each means and which kernel or setting fixes it"),
-            }
-        }
-    }
 }
 
 pub(super) struct Started {
