@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import timedelta
 
-__all__ = ["LocalConfig", "RawConfig"]
+__all__ = ["AgentSandboxConfig", "LocalConfig", "RawConfig"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +64,8 @@ class LocalConfig:
     """The limit on processes and threads. Default: 4096."""
 
     disk: int | str | None = None
-    """The disk limit: for all temporary files together, and for each file in a directory of this machine.
-    Default: 2GiB of temporary files.
+    """The disk limit: for all temporary files together, and for each file in a directory of this machine. Default:
+    2GiB of temporary files.
     """
 
     descriptors: int | Literal["none"] | None = None
@@ -111,8 +111,8 @@ class RawConfig:
     """A file with the bearer token, reread every minute. Default: see cluster.token."""
 
     ca_file: str | None = None
-    """A PEM file with the certificate authorities to trust for the API server. Default: the kubeconfig's; in a
-    pod, the pod's; else the system's.
+    """A PEM file with the certificate authorities to trust for the API server. Default: the kubeconfig's; in a pod,
+    the pod's; else the system's.
     """
 
     command_filter: bool | None = None
@@ -252,3 +252,89 @@ class RawConfig:
 
     warm_pool_name: str | None = None
     """The warm pool's name; clients whose pods differ need pools with different names. Default: default."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentSandboxConfig:
+    """Settings of sandboxes on a cluster with the agent-sandbox controller."""
+
+    ttl: float | str | timedelta | None = None
+    """How long a sandbox lives. Default: none."""
+
+    idle_ttl: float | str | timedelta | None = None
+    """How long a sandbox may be idle before it ends. Default: 1d on a cluster, none on this machine."""
+
+    env: Mapping[str, str] | None = None
+    """Environment variables of every command. Default: none."""
+
+    labels: Mapping[str, str] | None = None
+    """Labels of every sandbox, for 'podbay list --label'. Default: none."""
+
+    kubeconfig: str | None = None
+    """The kubeconfig file. Default: what kubectl would use; in a pod, the pod's service account."""
+
+    context: str | None = None
+    """The kubeconfig's context. Default: its current context."""
+
+    namespace: str | None = None
+    """The namespace of the sandboxes. Default: the context's."""
+
+    api_url: str | None = None
+    """The API server's URL; it replaces the kubeconfig, or only its server if a kubeconfig or context is set too.
+    Default: the kubeconfig's.
+    """
+
+    token: str | None = field(default=None, repr=False)
+    """A bearer token for the API server; it replaces all other credentials. Default: the kubeconfig's credentials;
+    in a pod, its service account's.
+    """
+
+    token_file: str | None = None
+    """A file with the bearer token, reread every minute. Default: see cluster.token."""
+
+    ca_file: str | None = None
+    """A PEM file with the certificate authorities to trust for the API server. Default: the kubeconfig's; in a pod,
+    the pod's; else the system's.
+    """
+
+    command_filter: bool | None = None
+    """A seccomp filter that keeps commands in pods from io_uring, vsock and new namespaces. Default: true."""
+
+    template_name: str | None = None
+    """The SandboxTemplate; sandboxes are claimed from a warm pool that uses it. Default: none."""
+
+    warm_pool_name: str | None = None
+    """The SandboxWarmPool to claim from; it wins over template_name. Default: one that uses template_name."""
+
+    container: str | None = None
+    """The container of the pod to work in. Default: the pod's default container."""
+
+    workdir: str | None = None
+    """The working directory. Default: /workspace if the container has it, else the container's own."""
+
+    claim_env: Mapping[str, str] | None = None
+    """Environment variables of the pod; a claim with these never gets a warm sandbox. Default: none."""
+
+    volume_claim_templates: Sequence[Mapping[str, Any]] | None = None
+    """Additional PersistentVolumeClaims; a claim with these never gets a warm sandbox. Default: none."""
+
+    pod_labels: Mapping[str, str] | None = None
+    """Labels of the pod, in a domain that the controller allows, such as sandbox.users.io/team. Default: none."""
+
+    pod_annotations: Mapping[str, str] | None = None
+    """Annotations of the pod. Default: none."""
+
+    label_prefix: str | None = None
+    """The prefix of users' labels on the claim; empty for none. Default: user.podbay.dev/."""
+
+    ttl_after_finished: float | str | timedelta | None = None
+    """How long a claim stays after its pod has ended. Default: none."""
+
+    startup_timeout: float | str | timedelta | None = None
+    """How long a claim may take to get ready. Default: 180s."""
+
+    resume: bool | None = None
+    """Resume a suspended sandbox when somebody asks for it. Default: true."""
+
+    foreign_claims: bool | None = None
+    """Use claims that other programs created; they are never renewed, suspended or deleted. Default: false."""

@@ -19,6 +19,7 @@ __all__ = [
     "CommandFailed",
     "ConfigError",
     "Contended",
+    "ControllerMissing",
     "DeadlineExceeded",
     "ForkError",
     "InvalidCursor",
@@ -36,10 +37,13 @@ __all__ = [
     "ProviderError",
     "SandboxNotFound",
     "SandboxRestarted",
+    "SandboxSuspended",
     "StartupFailed",
     "StartupTimeout",
+    "TemplateNotFound",
     "Unreachable",
     "VersionMismatch",
+    "WarmPoolNotFound",
 ]
 
 
@@ -212,6 +216,30 @@ class InvalidCursor(ProviderError, ValueError):
     """The cursor of a list is invalid or has expired. List again without it."""
 
     code = "invalid_cursor"
+
+
+class TemplateNotFound(ProviderError):
+    """The SandboxTemplate doesn't exist."""
+
+    code = "template_not_found"
+
+
+class WarmPoolNotFound(ProviderError):
+    """The SandboxWarmPool doesn't exist, or no pool uses the template and none can be created."""
+
+    code = "warm_pool_not_found"
+
+
+class ControllerMissing(ProviderError):
+    """The cluster doesn't have the agent-sandbox CRDs."""
+
+    code = "controller_missing"
+
+
+class SandboxSuspended(ProviderError):
+    """The sandbox is suspended and has to be resumed."""
+
+    code = "suspended"
 
 
 class PermissionDenied(OperationError, ProviderError, PermissionError):

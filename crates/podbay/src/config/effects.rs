@@ -11,6 +11,7 @@ fn outcome(config: &Config) -> Vec<String> {
         config.mode().to_owned(),
         format!("{access:?} {:?}", access.token),
         serde_json::to_string(&config.raw().unwrap()).unwrap(),
+        serde_json::to_string(&config.agent_sandbox().unwrap()).unwrap(),
         #[cfg(target_os = "linux")]
         serde_json::to_string(&config.local().unwrap()).unwrap(),
         format!("{:?}", config.policy()),
