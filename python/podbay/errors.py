@@ -149,7 +149,7 @@ class SandboxRestarted(PodbayError):
 
 
 class DeadlineExceeded(PodbayError, TimeoutError):
-    """The sandbox is connected but doesn't answer in time: an operation may or may not have taken effect, a command may still be running."""
+    """The sandbox is connected but doesn't answer in time: what it was asked to do may have happened or not."""
 
     code = "deadline_exceeded"
 

@@ -92,10 +92,13 @@ async fn a_sandbox_that_is_attached_to_after_it_was_found_idle_stays() -> Result
             false => raw.get_or_create(&wanted("pb-idle")).await?,
         };
         ensure!(!found.created);
+        // The reaper looks again, and on a slow machine a second has passed by then. It mustn't be idle once more.
+        let work = found.sandbox.start("sleep 600").await?.id;
         drop(held);
         let cleaned = reaping.await??;
         ensure!(cleaned.deleted.is_empty() && cleaned.kept == 1, "{cleaned:?}");
         is_live(&found.sandbox).await?;
+        found.sandbox.kill(&work).await?;
         drop(found);
     }
     Ok(())
