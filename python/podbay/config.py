@@ -64,8 +64,8 @@ class LocalConfig:
     """The limit on processes and threads. Default: 4096."""
 
     disk: int | str | None = None
-    """The disk limit: for all temporary files together, and for each file in a directory of this machine.
-    Default: 2GiB of temporary files.
+    """The disk limit: for all temporary files together, and for each file in a directory of this machine. Default:
+    2GiB of temporary files.
     """
 
     descriptors: int | Literal["none"] | None = None
@@ -111,8 +111,8 @@ class RawConfig:
     """A file with the bearer token, reread every minute. Default: see cluster.token."""
 
     ca_file: str | None = None
-    """A PEM file with the certificate authorities to trust for the API server. Default: the kubeconfig's; in a
-    pod, the pod's; else the system's.
+    """A PEM file with the certificate authorities to trust for the API server. Default: the kubeconfig's; in a pod,
+    the pod's; else the system's.
     """
 
     command_filter: bool | None = None
