@@ -257,7 +257,7 @@ mod tests {
         refused(|config| config.workdir = "/a/../b".into(), "workdir");
         refused(|config| config.workdir = "/blobs/".into(), "workdir");
         refused(|config| config.run_as_user = Some(0), "run_as_non_root");
-        refused(|config| config.ttl = Some(0), "at least 1");
+        refused(|config| config.ttl = Some(0), "ttl must be between 1");
         refused(|config| config.idle_ttl = Some(u64::MAX), "a year");
         refused(|config| config.setup_script = Some(" \n".into()), "setup_script");
         refused(
