@@ -119,7 +119,9 @@ impl Given {
     /// Why the flag can't be used in this mode, and what to do instead.
     fn other_mode(&self, mode: &str) -> Failure {
         let instead = match (self.name, mode) {
-            ("workspace" | "mount", "agent-sandbox") => "copy files with 'podbay cp', or mount a volume in the template",
+            ("workspace" | "mount", "agent-sandbox") => {
+                "copy files with 'podbay cp', or mount a volume in the template"
+            }
             ("workspace" | "mount", "raw") => "copy files with 'podbay cp', or mount a volume with raw.volumes",
             ("isolation", "raw") => "choose a --runtime-class",
             ("processes", "raw") => "the nodes have a limit of their own (podPidsLimit)",

@@ -74,9 +74,8 @@ impl AgentSandboxExamination {
             }
             Err(error) => return finding(State::Warning, Error::api("list deployments")(error).to_string()),
         };
-        let is_controller = |one: &&Deployment| {
-            one.metadata.name.as_deref().is_some_and(|name| name.contains("controller"))
-        };
+        let is_controller =
+            |one: &&Deployment| one.metadata.name.as_deref().is_some_and(|name| name.contains("controller"));
         let Some(found) = all.iter().find(is_controller) else {
             return finding(State::Warning, format!("not found in {CONTROLLER_NAMESPACE}")).fix(INSTALL);
         };
@@ -141,15 +140,13 @@ impl AgentSandboxExamination {
             Err(error) => return finding(State::Warning, Error::api("get the template")(error).to_string()),
         };
         let pod = &template.spec["podTemplate"]["spec"];
-        let class = pod["runtimeClassName"].as_str().map_or_else(
-            || "the node's default runtime".to_owned(),
-            |class| format!("the runtime class {class}"),
-        );
+        let class = pod["runtimeClassName"]
+            .as_str()
+            .map_or_else(|| "the node's default runtime".to_owned(), |class| format!("the runtime class {class}"));
         match weaknesses(&template.spec) {
             weak if weak.is_empty() => finding(State::Ok, format!("exists; runs with {class}")),
-            weak => finding(State::Warning, format!("exists; runs with {class}; {}", weak.join("; "))).fix(
-                "compare it with the template that 'podbay install agent-sandbox' prints, which has all of this",
-            ),
+            weak => finding(State::Warning, format!("exists; runs with {class}; {}", weak.join("; ")))
+                .fix("compare it with the template that 'podbay install agent-sandbox' prints, which has all of this"),
         }
     }
 
@@ -211,7 +208,9 @@ fn weaknesses(template: &serde_json::Value) -> Vec<&'static str> {
     let containers = pod["containers"].as_array().map(Vec::as_slice).unwrap_or_default();
     let everywhere = |pointer: &str, value: serde_json::Value| {
         let own = |container: &serde_json::Value| container.pointer(pointer).cloned();
-        containers.iter().all(|container| own(container).or_else(|| pod.pointer(pointer).cloned()) == Some(value.clone()))
+        containers
+            .iter()
+            .all(|container| own(container).or_else(|| pod.pointer(pointer).cloned()) == Some(value.clone()))
     };
     let privileged = |container: &serde_json::Value| container["securityContext"]["privileged"] == true;
     let checks = [

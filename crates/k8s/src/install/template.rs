@@ -38,7 +38,10 @@ impl Template {
         });
         Ok(vec![
             yaml("What sandboxes are created from. It meets the Pod Security level \"restricted\".", &template)?,
-            yaml("Sandboxes that are ready before they are needed. Claims name the pool, so one is needed even with none.", &pool)?,
+            yaml(
+                "Sandboxes that are ready before they are needed. Claims name the pool, so one is needed even with none.",
+                &pool,
+            )?,
         ])
     }
 
@@ -89,7 +92,10 @@ mod tests {
         let container = &pod["containers"][0];
         assert_eq!(container["securityContext"]["allowPrivilegeEscalation"], false);
         assert_eq!(container["securityContext"]["capabilities"]["drop"][0], "ALL");
-        assert_eq!((&pod["securityContext"]["runAsNonRoot"], &pod["automountServiceAccountToken"]), (&true.into(), &false.into()));
+        assert_eq!(
+            (&pod["securityContext"]["runAsNonRoot"], &pod["automountServiceAccountToken"]),
+            (&true.into(), &false.into())
+        );
         assert!(pod["restartPolicy"].is_null() && pod["activeDeadlineSeconds"].is_null());
         assert_eq!(spec["networkPolicy"], json!({"ingress": [], "egress": []}));
     }
