@@ -54,7 +54,7 @@ from podbay._native import (
     effective_settings,
     sandbox_id,
 )
-from podbay.config import LocalConfig, RawConfig
+from podbay.config import AgentSandboxConfig, LocalConfig, RawConfig
 from podbay.errors import (
     AccessDenied,
     AlreadyExists,

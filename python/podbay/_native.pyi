@@ -6,7 +6,7 @@ from typing import Any, Literal, Self, TypeAlias, final
 
 from typing_extensions import disjoint_base
 
-from podbay.config import LocalConfig, RawConfig
+from podbay.config import AgentSandboxConfig, LocalConfig, RawConfig
 from podbay.errors import PodbayError
 
 # A path in a sandbox. Bytes that aren't UTF-8 are escaped as by os.fsdecode.
@@ -15,7 +15,7 @@ _Path: TypeAlias = str | bytes | PathLike[str] | PathLike[bytes]
 _Command: TypeAlias = str | bytes | Sequence[str | bytes]
 # Seconds, or a text such as "90s" or "2h".
 _Time: TypeAlias = float | str | timedelta
-_Config: TypeAlias = LocalConfig | RawConfig | Mapping[str, Any] | str | PathLike[str]
+_Config: TypeAlias = AgentSandboxConfig | LocalConfig | RawConfig | Mapping[str, Any] | str | PathLike[str]
 _AuditLog: TypeAlias = str | PathLike[str] | Callable[[str, str, dict[str, Any]], object]
 _Stream: TypeAlias = Literal["stdout", "stderr"]
 _Kind: TypeAlias = Literal["file", "dir", "link", "fifo", "socket", "char_device", "block_device", "other"]

@@ -67,7 +67,7 @@ impl Provider {
         Ok(Self { inner: Arguments { mode, config, audit_log, strict_audit, named, settings }.podbay()? })
     }
 
-    /// "local" or "raw".
+    /// "local", "raw" or "agent-sandbox".
     #[getter]
     fn mode(&self) -> String {
         self.inner.mode().to_owned()

@@ -21,7 +21,7 @@ use crate::sync_async::sync_and_async;
 /// The sandbox is created on first use. `close()` and the end of a `with` block delete it if this object created it. In mode
 /// "local", a sandbox with neither an id nor a thread ends with this object, or at the latest with this process.
 ///
-/// mode: "local" (this machine, the default) or "raw" (pods in a Kubernetes cluster).
+/// mode: "local" (this machine, the default), "raw" (pods in a Kubernetes cluster) or "agent-sandbox" (claims there).
 /// id: use the sandbox with this id, and create it if it doesn't exist.
 /// thread, tenant: the same, with an id derived from a conversation.
 /// labels: labels of a new sandbox.
@@ -83,7 +83,7 @@ impl Sandbox {
         self.inner.id()
     }
 
-    /// "local" or "raw".
+    /// "local", "raw" or "agent-sandbox".
     #[getter]
     fn mode(&self) -> String {
         self.inner.podbay().mode().to_owned()

@@ -371,6 +371,19 @@ mod tests {
     }
 
     #[test]
+    fn a_cluster_without_the_kinds_is_told_from_a_missing_object() {
+        let status = |json: Value| kube::Error::Api(serde_json::from_value(json).unwrap());
+        // What an API server answers for a path that it doesn't know, and for an object that isn't there.
+        let unknown = json!({"code": 404, "message": "404 page not found", "reason": "Failed to parse error data", "status": "Failure"});
+        assert!(matches!(refused("x")(status(unknown)), Error::CrdsMissing(_)));
+        let missing = json!({
+            "code": 404, "reason": "NotFound", "status": "Failure", "message": "sandboxclaims \"a\" not found",
+            "details": {"name": "a", "kind": "sandboxclaims"},
+        });
+        assert!(matches!(refused("x")(status(missing)), Error::Api { .. }));
+    }
+
+    #[test]
     fn a_trace_is_handed_on_and_a_state_without_its_parent_is_not() {
         let of = |parent: Option<&str>, state: Option<&str>| {
             trace_context(|name| match name {

@@ -2,8 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod claims;
+mod doctor;
 mod environment;
 mod failures;
+mod hostile;
 mod lifetime;
+mod many;
 mod place;
 mod suspension;
