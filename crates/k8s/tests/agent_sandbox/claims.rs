@@ -146,7 +146,7 @@ async fn a_claim_of_another_program_is_used_only_on_request_and_left_alone() -> 
     let careful = place.provider(template("debian"))?;
     for refused in [careful.reconnect("theirs").await.err(), careful.get_or_create(&wanted("theirs")).await.err()] {
         let message = refused.context("another's claim was used")?.to_string();
-        ensure!(message.contains("isn't a sandbox of Podbay's"), "{message}");
+        ensure!(message.contains("isn't a Podbay sandbox"), "{message}");
     }
     let provider = place.provider(podbay_k8s::agent_sandbox::Config { foreign_claims: true, ..template("debian") })?;
     let found = provider.reconnect("theirs").await?;

@@ -65,13 +65,15 @@ async fn a_claim_costs_the_api_server_no_more_than_the_page_says() -> Result<()>
     };
     let made = provider.get_or_create(&wanted("pb-counted")).await?;
     made.sandbox.run("true").await?;
-    since("create, with the first command", 4..=6)?;
+    since("create, with the first command", 5..=5)?;
     for _ in 0..10 {
         made.sandbox.run("true").await?;
     }
     since("ten commands", 0..=0)?;
     provider.get_or_create(&wanted("pb-counted")).await?.sandbox.hello().await?;
-    since("attach", 4..=7)?;
+    since("attach", 6..=6)?;
+    provider.reconnect("pb-counted").await?.sandbox.hello().await?;
+    since("reconnect", 4..=5)?;
     provider.delete("pb-counted").await?;
-    since("delete", 1..=2)
+    since("delete", 2..=2)
 }
