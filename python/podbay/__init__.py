@@ -75,8 +75,8 @@ from podbay.errors import (
     OperationError,
     OperationTimedOut,
     PermissionDenied,
-    PodGone,
     PodbayError,
+    PodGone,
     PolicyDenied,
     ProviderError,
     SandboxNotFound,
@@ -91,6 +91,7 @@ from podbay.errors import (
 )
 
 __all__ = [
+    "SETTINGS",
     "AccessDenied",
     "AgentSandboxConfig",
     "AlreadyExists",
@@ -147,7 +148,6 @@ __all__ = [
     "ProviderError",
     "RawConfig",
     "ReadResult",
-    "SETTINGS",
     "Sandbox",
     "SandboxNotFound",
     "SandboxRestarted",
