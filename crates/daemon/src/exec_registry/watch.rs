@@ -189,7 +189,7 @@ impl ExecRegistry {
     /// Watches a command until it and everything that it started have ended.
     pub(super) async fn watch(self: Arc<Self>, watched: Arc<Watched>, mut line: Line) {
         let deadline = watched.deadline();
-        let mut clean = false;
+        let (mut clean, mut forced) = (false, None);
         loop {
             if let Some(shim) = line.sender {
                 watched.set_shim(shim);
@@ -213,28 +213,36 @@ impl ExecRegistry {
                     }
                 },
                 () = time_is_up => {
-                    self.end_by_force(&watched, Cause::TimedOut).await;
+                    forced = self.end_by_force(&watched, Cause::TimedOut).await;
                     break;
                 }
                 () = watched.kill.notified() => {
-                    self.end_by_force(&watched, Cause::Killed).await;
+                    forced = self.end_by_force(&watched, Cause::Killed).await;
                     break;
                 }
             }
         }
-        if !clean && !watched.has_ended() {
+        if !clean && forced.is_none() && !watched.has_ended() {
             // Nobody could list, signal or time out the processes that a killed shim leaves, so they are killed too.
             self.clear_after(&watched).await;
         } else if !clean {
             let (execs, watched) = (self.clone(), watched.clone());
             tokio::spawn(async move { execs.clear_after(&watched).await });
         }
-        if !watched.has_ended() {
-            let (execs, id) = (self.clone(), watched.id.clone());
-            let outcome = tokio::task::spawn_blocking(move || execs.outcome_on_file(&id)).await;
-            watched.set_outcome(outcome.unwrap_or_else(|_| CommandOutcome::lost(0)), Vec::new());
-        }
+        let outcome = match (forced, watched.has_ended()) {
+            (Some(outcome), _) => Some(outcome),
+            (None, true) => None,
+            (None, false) => {
+                let (execs, id) = (self.clone(), watched.id.clone());
+                let outcome = tokio::task::spawn_blocking(move || execs.outcome_on_file(&id)).await;
+                Some(outcome.unwrap_or_else(|_| CommandOutcome::lost(0)))
+            }
+        };
+        // First: a caller that has its answer mustn't find the command among those that run.
         self.forget_shim(&watched);
+        if let Some(outcome) = outcome {
+            watched.set_outcome(outcome, Vec::new());
+        }
     }
 
     async fn answer_for_room(self: &Arc<Self>, line: &mut Line) {
@@ -246,7 +254,7 @@ impl ExecRegistry {
     }
 
     /// Kills a command whose shim didn't end it, and records the outcome.
-    async fn end_by_force(self: &Arc<Self>, watched: &Arc<Watched>, cause: Cause) {
+    async fn end_by_force(self: &Arc<Self>, watched: &Arc<Watched>, cause: Cause) -> Option<CommandOutcome> {
         let (execs, watched) = (self.clone(), watched.clone());
         let ended = tokio::task::spawn_blocking(move || {
             let processes = watched.shim().map_or(0, |shim| process_tree::end(shim, PATIENCE));
@@ -255,11 +263,13 @@ impl ExecRegistry {
                 "command {}: its shim didn't end it, so podbayd killed it and {processes} processes",
                 watched.id
             ));
-            watched.set_outcome(outcome, Vec::new());
+            outcome
         });
-        if ended.await.is_err() {
+        let ended = ended.await;
+        if ended.is_err() {
             log_error("podbayd failed to kill a command; please report this bug");
         }
+        ended.ok()
     }
 
     fn forced_outcome(&self, watched: &Watched, cause: Cause) -> CommandOutcome {
