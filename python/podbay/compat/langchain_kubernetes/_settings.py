@@ -104,11 +104,12 @@ def _id(number: int | None) -> int | str:
 
 
 def _reject_unsupported(config: KubernetesProviderConfig) -> None:
-    modes = next(setting.choices for setting in podbay.SETTINGS if setting.key == "mode")
+    # Podbay itself has agent-sandbox too, but not yet the router that this package's options for it are about.
+    modes = ("local", "raw")
     if config.mode not in modes:
         raise podbay.ConfigError(
-            f"mode={config.mode!r} isn't supported by this version of Podbay, which supports {' and '.join(modes)}: "
-            "use mode='raw', which needs no controller in the cluster, or upgrade Podbay"
+            f"mode={config.mode!r} isn't supported by this module yet, which supports {' and '.join(modes)}: "
+            "use mode='raw', which needs no controller in the cluster, or podbay.Sandbox(mode='agent-sandbox')"
         )
     if config.mode == "raw" and config.seccomp_profile == "Localhost":
         raise ValueError(
