@@ -160,8 +160,12 @@ fn check(files: &Files, scope: &Scope, oracle: &mut Oracle, operation: &Operatio
             let existed = oracle.exists(from);
             let request = Move { scope, overwrite: true, ..Move::new(from.clone(), to.clone()) };
             if files.relocate(&request).is_ok() {
-                // A new path that leads over the old one can't be followed any more.
-                let there = memchr::memmem::find(to.as_bytes(), b"..").is_some() || oracle.exists(to);
+                // A new path that leads over the old one, by `..` or by the link that was moved, can't be followed any more.
+                let end = to.as_bytes().iter().rposition(|byte| *byte == b'/').unwrap_or(0).max(1);
+                let parent = RawPath::from(&to.as_bytes()[..end.min(to.as_bytes().len())]);
+                let led_over_it =
+                    memchr::memmem::find(to.as_bytes(), b"..").is_some() || oracle.is_dir(&parent) != Ok(1);
+                let there = led_over_it || oracle.exists(to);
                 prop_assert!(existed && there, "moved {:?} to {:?}", from, to);
             }
             Ok(())
