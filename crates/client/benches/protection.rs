@@ -102,7 +102,8 @@ async fn in_turn<F: Future>(count: usize, mut work: impl FnMut(bool) -> F) -> Co
         }
     }
     let nanos = |time: &Duration| i128::try_from(time.as_nanos()).unwrap_or(i128::MAX);
-    let mut added: Vec<i128> = times[0].iter().zip(&times[1]).map(|(without, with)| nanos(with) - nanos(without)).collect();
+    let mut added: Vec<i128> =
+        times[0].iter().zip(&times[1]).map(|(without, with)| nanos(with) - nanos(without)).collect();
     added.sort_unstable();
     let added = Duration::from_nanos(u64::try_from(added[added.len() / 2]).unwrap_or(0));
     let [without, with] = times.map(Samples::from);
