@@ -52,6 +52,9 @@ pub fn run(options: &Options) -> Result<()> {
             ("protection", "the cost of protecting podbayd from commands", cargo_bench("podbay-client", "protection"))
         }
         What::Raw => ("raw", "pods (raw mode)", cargo_bench("podbay-k8s", "raw")),
+        What::AgentSandbox => {
+            ("agent-sandbox", "claims (agent-sandbox mode)", cargo_bench("podbay-k8s", "agent_sandbox"))
+        }
         What::Python => ("python", "the Python backend", python::bench()?),
     };
     bench.stdout(Stdio::piped());
