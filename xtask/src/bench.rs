@@ -36,6 +36,8 @@ enum What {
     Protection,
     /// Plain pods on the rig, beside one API exec per operation, kubectl and a bare WebSocket.
     Raw,
+    /// Claims on the rig, beside the controller's own time to Ready.
+    AgentSandbox,
     /// The Python backend on the rig, beside langchain-kubernetes and Deep Agents' own scripts.
     Python,
 }
@@ -50,6 +52,9 @@ pub fn run(options: &Options) -> Result<()> {
             ("protection", "the cost of protecting podbayd from commands", cargo_bench("podbay-client", "protection"))
         }
         What::Raw => ("raw", "pods (raw mode)", cargo_bench("podbay-k8s", "raw")),
+        What::AgentSandbox => {
+            ("agent-sandbox", "claims (agent-sandbox mode)", cargo_bench("podbay-k8s", "agent_sandbox"))
+        }
         What::Python => ("python", "the Python backend", python::bench()?),
     };
     bench.stdout(Stdio::piped());
@@ -58,10 +63,10 @@ pub fn run(options: &Options) -> Result<()> {
         bench.env("BENCH_PODBAY", root().join("target/release/podbay"));
     }
     let cluster = match options.what {
-        What::Raw | What::Python => Some(Borrowed::cluster(&mut bench)?),
+        What::Raw | What::AgentSandbox | What::Python => Some(Borrowed::cluster(&mut bench)?),
         What::Daemon | What::Local | What::Protection => None,
     };
-    if !matches!(options.what, What::Raw) {
+    if !matches!(options.what, What::Raw | What::AgentSandbox) {
         // Released programs reject them, as they do any unknown variable with this prefix.
         for name in ["PODBAY_CACHE", "PODBAY_LONG", "PODBAY_REQUIRE", "PODBAY_RIG", "PODBAY_RIG_NAME"] {
             bench.env_remove(name);
