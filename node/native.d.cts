@@ -1,0 +1,2 @@
+declare const native: unknown;
+export = native;
