@@ -53,6 +53,7 @@ async def awaited(call: Callable[[], Coroutine[Any, Any, object]]) -> list[int]:
 
 def main() -> None:
     """Measures the operations that agents use most, sync and async."""
+    print("\n## Overhead of the Python binding on a local sandbox (microseconds)\n")
     print("| operation | total: min | p50 | p95 | overhead: min | p50 | p95 | n |\n|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as directory:
         log = Path(directory) / "audit.jsonl"

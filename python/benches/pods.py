@@ -14,6 +14,7 @@ from deepagents.backends.sandbox import BaseSandbox
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+CHUNK = 1 << 20
 LIMITS = {"cpu_request": "100m", "cpu_limit": "1000m", "memory_request": "64Mi", "memory_limit": "512Mi"}
 
 
@@ -146,9 +147,12 @@ class ExecSandbox(BaseSandbox):
             binary=True,
         )
         try:
-            if stdin is not None:
-                session.write_stdin(stdin)
+            # In messages of a size that the API server accepts.
+            for start in range(0, len(stdin or b""), CHUNK):
+                session.write_stdin((stdin or b"")[start : start + CHUNK])
             session.run_forever(timeout=timeout or 60)
+            if session.is_open():
+                raise TimeoutError(f"the exec didn't end in {timeout or 60} s")
             # Read the code first: reading the output empties the channel that has the code.
             code = int(session.returncode or 0)
             return session.read_all(), code

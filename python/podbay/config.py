@@ -118,6 +118,21 @@ class RawConfig:
     command_filter: bool | None = None
     """A seccomp filter that keeps commands in pods from io_uring, vsock and new namespaces. Default: true."""
 
+    connection: Literal["auto", "exec", "in-cluster", "direct", "gateway", "tunnel"] | None = None
+    """How to reach podbayd in a pod: at the pod's address if there is a private key and the address can be reached,
+    else by pods/exec (auto); always by pods/exec (exec); always at the pod's address (in-cluster); or, in mode
+    agent-sandbox, through the router at a URL (direct), behind a Gateway (gateway), or by a port-forward (tunnel).
+    Default: auto.
+    """
+
+    private_key_file: str | None = None
+    """The private key, made by 'podbay keys', that signs tokens for podbayd at the pod's address. Default: none:
+    pods/exec is used.
+    """
+
+    port: int | None = None
+    """The port on which podbayd listens in pods if there is a private key. Default: 7777."""
+
     image: str | None = None
     """The container image; it needs a shell and head. Default: python:3.12-slim."""
 
@@ -300,6 +315,21 @@ class AgentSandboxConfig:
     command_filter: bool | None = None
     """A seccomp filter that keeps commands in pods from io_uring, vsock and new namespaces. Default: true."""
 
+    connection: Literal["auto", "exec", "in-cluster", "direct", "gateway", "tunnel"] | None = None
+    """How to reach podbayd in a pod: at the pod's address if there is a private key and the address can be reached,
+    else by pods/exec (auto); always by pods/exec (exec); always at the pod's address (in-cluster); or, in mode
+    agent-sandbox, through the router at a URL (direct), behind a Gateway (gateway), or by a port-forward (tunnel).
+    Default: auto.
+    """
+
+    private_key_file: str | None = None
+    """The private key, made by 'podbay keys', that signs tokens for podbayd at the pod's address. Default: none:
+    pods/exec is used.
+    """
+
+    port: int | None = None
+    """The port on which podbayd listens in pods if there is a private key. Default: 7777."""
+
     template_name: str | None = None
     """The SandboxTemplate; sandboxes are claimed from a warm pool that uses it. Default: none."""
 
@@ -335,6 +365,65 @@ class AgentSandboxConfig:
 
     resume: bool | None = None
     """Resume a suspended sandbox when somebody asks for it. Default: true."""
+
+    runtime: Literal["podbayd", "stock"] | None = None
+    """How podbayd is reached through the router: on its own port (podbayd); or, where the router reaches nothing but
+    the port of upstream's stock runtime, by that runtime's API (stock), which is slower and has no authentication.
+    Default: podbayd.
+    """
+
+    runtime_port: int | None = None
+    """The port of upstream's stock runtime in the pods: for bringing podbayd there without exec, and for runtime
+    stock. Default: 8888.
+    """
+
+    router_url: str | None = None
+    """The router's URL, for connection direct. Default: none."""
+
+    router_only: bool | None = None
+    """Never ask the Kubernetes API: attach to sandboxes that exist through the router at router_url, by the name of
+    their Sandbox. Default: false; true for connection direct if there is neither a kubeconfig nor a service account.
+    """
+
+    sandbox_names: Mapping[str, str] | None = None
+    """The names of claims' Sandboxes, for an account that may not read the claims; a Sandbox from a warm pool isn't
+    named like its claim. Default: named like the claim.
+    """
+
+    gateway_name: str | None = None
+    """The Gateway in front of the router, for connection gateway. Default: none."""
+
+    gateway_namespace: str | None = None
+    """The Gateway's namespace. Default: default."""
+
+    gateway_listener: str | None = None
+    """The name of the Gateway's listener to use. Default: its first one for HTTPS, or for HTTP."""
+
+    router_namespace: str | None = None
+    """The namespace of the router's Service, for connection tunnel. Default: agent-sandbox-system."""
+
+    router_headers: Mapping[str, str] | None = None
+    """Additional headers of requests to the router, which passes them on to the sandbox: no secrets. Default: none."""
+
+    router_token_file: str | None = None
+    """A file with a bearer token for the router, read at each connection. Default: none."""
+
+    router_scoped_key_file: str | None = None
+    """A file with the key of a router that wants scoped tokens; Podbay signs them. Default: none."""
+
+    router_server_name: str | None = None
+    """The name in the router's certificate and in the header Host. Default: the one in its URL, or of the Gateway's
+    listener.
+    """
+
+    router_ca_file: str | None = None
+    """A PEM file with the certificate authorities to trust for the router. Default: the system's."""
+
+    router_client_cert_file: str | None = None
+    """A PEM file with a client certificate for the router. Default: none."""
+
+    router_client_key_file: str | None = None
+    """A PEM file with that certificate's key. Default: none."""
 
     foreign_claims: bool | None = None
     """Use claims that other programs created; they are never renewed, suspended or deleted. Default: false."""

@@ -1,13 +1,11 @@
 //! Running commands: iterating over their events, writing to their input, ending them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex as Plain, PoisonError};
+use std::sync::Arc;
 
-use podbay::{Command, Control, Event, ExecId, Info, Sandbox};
+use podbay::SharedExec;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyStopAsyncIteration, PyStopIteration};
 use pyo3::prelude::*;
-use tokio::sync::Mutex;
 
 use crate::conversions::{Content, Nothing};
 use crate::coroutine::Coroutine;
@@ -15,97 +13,19 @@ use crate::failure::Failure;
 use crate::results::exec::{CommandInfo, event};
 use crate::runtime::block_on;
 
-/// A running command, shared by its Python object and its coroutines.
-pub struct Running {
-    exec: Mutex<podbay::Exec>,
-    control: Mutex<Control>,
-    id: ExecId,
-    offset: AtomicU64,
-    ended: Plain<Option<Info>>,
-    /// Keeps a leashed sandbox alive while somebody follows one of its commands.
-    sandbox: Sandbox,
+/// Kills a command at the end of a `with` block, if it is still running.
+async fn leave(running: &SharedExec) -> Result<(), Failure> {
+    if running.ended().is_none() {
+        running.kill().await?;
+        // Wait, so that the command's end is in the audit log when the block ends.
+        running.wait().await?;
+    }
+    Ok(())
 }
 
-impl Running {
-    /// Starts a command.
-    pub async fn spawn(sandbox: Sandbox, command: Command) -> Result<Arc<Self>, Failure> {
-        let exec = sandbox.spawn(command).await?;
-        Ok(Self::new(sandbox, exec, 0))
-    }
-
-    /// Follows a command that was started earlier.
-    pub async fn attach(sandbox: Sandbox, id: ExecId, offset: u64) -> Result<Arc<Self>, Failure> {
-        let exec = sandbox.attach(&id, offset).await?;
-        Ok(Self::new(sandbox, exec, offset))
-    }
-
-    fn new(sandbox: Sandbox, exec: podbay::Exec, offset: u64) -> Arc<Self> {
-        let (id, control) = (exec.id().clone(), exec.control());
-        let (exec, control) = (Mutex::new(exec), Mutex::new(control));
-        Arc::new(Self { exec, control, id, offset: offset.into(), ended: Plain::new(None), sandbox })
-    }
-
-    fn ended(&self) -> Option<Info> {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    async fn next(&self) -> Result<Option<Event>, Failure> {
-        let event = self.exec.lock().await.next().await?;
-        let seen = match &event {
-            Some(Event::Output(_, data)) => data.len() as u64,
-            Some(Event::Lost(bytes)) => *bytes,
-            Some(Event::End(info)) => {
-                *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some((**info).clone());
-                0
-            }
-            None => 0,
-        };
-        self.offset.fetch_add(seen, Ordering::Relaxed);
-        Ok(event)
-    }
-
-    async fn wait(&self) -> Result<CommandInfo, Failure> {
-        loop {
-            if let Some(info) = self.ended() {
-                return Ok(info.into());
-            }
-            if self.next().await?.is_none() && self.ended().is_none() {
-                // The stream failed earlier, so ask the sandbox how the command ended.
-                return Ok(self.sandbox.status(&self.id).await?.into());
-            }
-        }
-    }
-
-    async fn write(&self, data: Content) -> Result<bool, Failure> {
-        Ok(self.control.lock().await.write(data.0).await?)
-    }
-
-    async fn close_input(&self) -> Result<(), Failure> {
-        Ok(self.control.lock().await.close_input().await?)
-    }
-
-    async fn signal(&self, signal: i32) -> Result<u32, Failure> {
-        Ok(self.sandbox.signal_to(&self.id, signal, podbay::Target::All).await?)
-    }
-
-    async fn kill(&self) -> Result<u32, Failure> {
-        Ok(self.sandbox.kill(&self.id).await?)
-    }
-
-    /// Kills the command at the end of a `with` block, if it is still running.
-    async fn leave(&self) -> Result<(), Failure> {
-        if self.ended().is_none() {
-            self.kill().await?;
-            // Wait, so that the command's end is in the audit log when the block ends.
-            self.wait().await?;
-        }
-        Ok(())
-    }
-
-    fn show(&self, class: &str) -> String {
-        let state = if self.ended().is_some() { "ended" } else { "running" };
-        format!("<podbay.{class} {}, {state}, {} bytes>", self.id, self.offset.load(Ordering::Relaxed))
-    }
+fn show(running: &SharedExec, class: &str) -> String {
+    let state = if running.ended().is_some() { "ended" } else { "running" };
+    format!("<podbay.{class} {}, {state}, {} bytes>", running.id(), running.offset())
 }
 
 /// A running command: an iterator over its events, the last of which is an `EndEvent`.
@@ -114,12 +34,12 @@ impl Running {
 /// `Sandbox.attach` follows it again.
 #[pyclass(frozen, module = "podbay")]
 pub struct Exec {
-    running: Arc<Running>,
+    running: Arc<SharedExec>,
 }
 
 impl Exec {
     /// Wraps a running command for blocking calls.
-    pub fn new(running: Arc<Running>) -> Self {
+    pub fn new(running: Arc<SharedExec>) -> Self {
         Self { running }
     }
 }
@@ -129,13 +49,13 @@ impl Exec {
     /// The command's id.
     #[getter]
     fn id(&self) -> &str {
-        self.running.id.as_str()
+        self.running.id().as_str()
     }
 
     /// How many bytes of its output have been read.
     #[getter]
     fn offset(&self) -> u64 {
-        self.running.offset.load(Ordering::Relaxed)
+        self.running.offset()
     }
 
     fn __iter__(slf: Py<Self>) -> Py<Self> {
@@ -144,7 +64,7 @@ impl Exec {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let running = &self.running;
-        match block_on(py, async { running.next().await })? {
+        match block_on(py, async { Ok::<_, Failure>(running.next().await?) })? {
             Some(next) => event(py, next),
             None => Err(PyStopIteration::new_err(())),
         }
@@ -152,27 +72,27 @@ impl Exec {
 
     /// Writes to the command's standard input, which must have been kept open. Returns False if the command closed it.
     fn write(&self, py: Python<'_>, data: Content) -> PyResult<bool> {
-        block_on(py, self.running.write(data))
+        block_on(py, async { Ok::<_, Failure>(self.running.write(data.0).await?) })
     }
 
     /// Closes the command's standard input.
     fn close_input(&self, py: Python<'_>) -> PyResult<()> {
-        block_on(py, self.running.close_input())
+        block_on(py, async { Ok::<_, Failure>(self.running.close_input().await?) })
     }
 
     /// Sends a signal to all processes of the command. Returns how many got it.
     fn signal(&self, py: Python<'_>, signal: i32) -> PyResult<u32> {
-        block_on(py, self.running.signal(signal))
+        block_on(py, async { Ok::<_, Failure>(self.running.signal(signal).await?) })
     }
 
     /// Kills all processes of the command. Returns how many there were.
     fn kill(&self, py: Python<'_>) -> PyResult<u32> {
-        block_on(py, self.running.kill())
+        block_on(py, async { Ok::<_, Failure>(self.running.kill().await?) })
     }
 
     /// Waits for the command to end, and discards its output.
     fn wait(&self, py: Python<'_>) -> PyResult<CommandInfo> {
-        block_on(py, self.running.wait())
+        block_on(py, async { Ok::<CommandInfo, Failure>(self.running.wait().await?.into()) })
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -188,11 +108,11 @@ impl Exec {
         traceback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let _ = (kind, value, traceback);
-        block_on(py, self.running.leave())
+        block_on(py, leave(&self.running))
     }
 
     fn __repr__(&self) -> String {
-        self.running.show("Exec")
+        show(&self.running, "Exec")
     }
 }
 
@@ -202,12 +122,12 @@ impl Exec {
 /// keeps running; `Sandbox.aattach` follows it again.
 #[pyclass(frozen, module = "podbay")]
 pub struct AsyncExec {
-    running: Arc<Running>,
+    running: Arc<SharedExec>,
 }
 
 impl AsyncExec {
     /// Wraps a running command for coroutines.
-    pub fn new(running: Arc<Running>) -> Self {
+    pub fn new(running: Arc<SharedExec>) -> Self {
         Self { running }
     }
 }
@@ -217,13 +137,13 @@ impl AsyncExec {
     /// The command's id.
     #[getter]
     fn id(&self) -> &str {
-        self.running.id.as_str()
+        self.running.id().as_str()
     }
 
     /// How many bytes of its output have been read.
     #[getter]
     fn offset(&self) -> u64 {
-        self.running.offset.load(Ordering::Relaxed)
+        self.running.offset()
     }
 
     fn __aiter__(slf: Py<Self>) -> Py<Self> {
@@ -232,7 +152,7 @@ impl AsyncExec {
 
     fn __anext__(&self) -> Coroutine {
         let running = self.running.clone();
-        Coroutine::converting("__anext__", async move { running.next().await }, |py, next| match next {
+        Coroutine::converting("__anext__", async move { Ok(running.next().await?) }, |py, next| match next {
             Some(next) => event(py, next),
             None => Err(PyStopAsyncIteration::new_err(())),
         })
@@ -241,31 +161,31 @@ impl AsyncExec {
     /// Writes to the command's standard input, which must have been kept open. Returns False if the command closed it.
     fn write(&self, data: Content) -> Coroutine {
         let running = self.running.clone();
-        Coroutine::new("write", async move { running.write(data).await })
+        Coroutine::new("write", async move { Ok(running.write(data.0).await?) })
     }
 
     /// Closes the command's standard input.
     fn close_input(&self) -> Coroutine {
         let running = self.running.clone();
-        Coroutine::new("close_input", async move { running.close_input().await.map(|()| Nothing) })
+        Coroutine::new("close_input", async move { Ok(running.close_input().await.map(|()| Nothing)?) })
     }
 
     /// Sends a signal to all processes of the command. Returns how many got it.
     fn signal(&self, signal: i32) -> Coroutine {
         let running = self.running.clone();
-        Coroutine::new("signal", async move { running.signal(signal).await })
+        Coroutine::new("signal", async move { Ok(running.signal(signal).await?) })
     }
 
     /// Kills all processes of the command. Returns how many there were.
     fn kill(&self) -> Coroutine {
         let running = self.running.clone();
-        Coroutine::new("kill", async move { running.kill().await })
+        Coroutine::new("kill", async move { Ok(running.kill().await?) })
     }
 
     /// Waits for the command to end, and discards its output.
     fn wait(&self) -> Coroutine {
         let running = self.running.clone();
-        Coroutine::new("wait", async move { running.wait().await })
+        Coroutine::new("wait", async move { Ok(CommandInfo::from(running.wait().await?)) })
     }
 
     fn __aenter__(slf: Py<Self>) -> Coroutine {
@@ -281,10 +201,10 @@ impl AsyncExec {
     ) -> Coroutine {
         let _ = (kind, value, traceback);
         let running = self.running.clone();
-        Coroutine::new("__aexit__", async move { running.leave().await.map(|()| Nothing) })
+        Coroutine::new("__aexit__", async move { leave(&running).await.map(|()| Nothing) })
     }
 
     fn __repr__(&self) -> String {
-        self.running.show("AsyncExec")
+        show(&self.running, "AsyncExec")
     }
 }

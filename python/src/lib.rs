@@ -33,14 +33,7 @@ mod _native {
     #[pymodule_export]
     use crate::results::exec::{CommandInfo, EndEvent, ExecResult, LostEvent, OutputEvent, Process};
     #[pymodule_export]
-    use crate::results::files::{
-        DeleteResult, EditResult, Entry, LsResult, MkdirResult, MoveResult, Partial, ReadResult, StatResult,
-        WriteResult,
-    };
-    #[pymodule_export]
     use crate::results::providers::{Cleaned, Listed, Page, PoolStatus, Stats};
-    #[pymodule_export]
-    use crate::results::search::{GlobMatch, GlobResult, GrepMatch, GrepResult, TreeEntry, TreeResult};
     #[pymodule_export]
     use crate::results::session::{Protection, ProtectionReport, Welcome};
     #[pymodule_export]
@@ -52,6 +45,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::sandbox::files::register(module)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("SETTINGS", crate::settings::table())?;
         // Tests compare the package with the core's tables.

@@ -24,6 +24,19 @@ pub fn sandbox_id(tenant: &str, thread: &str) -> String {
 pub struct ThreadSandboxes {
     podbay: Podbay,
     wanted: Wanted,
+    /// The label that has the thread's own name.
+    thread_label: Option<String>,
+}
+
+impl ThreadSandboxes {
+    /// What a new sandbox of a thread is like.
+    fn wanted_for(&self, thread: &str) -> Wanted {
+        let mut wanted = self.wanted.clone();
+        if let Some(label) = &self.thread_label {
+            wanted.labels.insert(label.clone(), thread.to_owned());
+        }
+        wanted
+    }
 }
 
 /// Gives each thread of each tenant its own sandbox. A sandbox's id is derived from tenant and thread and a manager keeps no
@@ -31,6 +44,7 @@ pub struct ThreadSandboxes {
 ///
 /// provider: the provider to use; without one, the other arguments are those of `Provider`.
 /// labels, ttl, idle_ttl: for new sandboxes.
+/// thread_label: a label of new sandboxes that has the thread's name. Whoever can list sandboxes sees it.
 #[pyclass(frozen, subclass, module = "podbay")]
 pub struct Manager {
     inner: ThreadSandboxes,
@@ -40,7 +54,7 @@ pub struct Manager {
 impl Manager {
     #[new]
     #[pyo3(signature = (
-        provider=None, *, labels=None, ttl=None, idle_ttl=None, mode=None, allow_prefixes=None, deny_prefixes=None,
+        provider=None, *, labels=None, ttl=None, idle_ttl=None, thread_label=None, mode=None, allow_prefixes=None, deny_prefixes=None,
         deny_commands=None, virtual_mode=None, root_dir=None, audit_log=None, strict_audit=None, config=None, **settings
     ))]
     #[allow(clippy::too_many_arguments)]
@@ -49,6 +63,7 @@ impl Manager {
         labels: Option<Labels>,
         ttl: Option<Ttl>,
         idle_ttl: Option<Ttl>,
+        thread_label: Option<String>,
         mode: Option<String>,
         allow_prefixes: Option<Bound<'py, PyAny>>,
         deny_prefixes: Option<Bound<'py, PyAny>>,
@@ -73,7 +88,7 @@ impl Manager {
         };
         let labels = labels.map(|labels| labels.0).unwrap_or_default();
         let wanted = Wanted { labels, ttl: Ttl::of(ttl), idle_ttl: Ttl::of(idle_ttl), ..Wanted::default() };
-        Ok(Self { inner: ThreadSandboxes { podbay, wanted } })
+        Ok(Self { inner: ThreadSandboxes { podbay, wanted, thread_label } })
     }
 
     /// The provider.
@@ -98,7 +113,7 @@ sync_and_async! {
         /// Returns a thread's sandbox, and creates it if it doesn't exist.
         fn acquire / aacquire(threads, thread: String, tenant: Option<String>) [thread, tenant=None] -> Sandbox {
             let tenant = tenant.as_deref().unwrap_or_default();
-            let sandbox = threads.podbay.thread_with(tenant, &thread, threads.wanted).await?;
+            let sandbox = threads.podbay.thread_with(tenant, &thread, threads.wanted_for(&thread)).await?;
             Ok(Sandbox::of(&threads.podbay, sandbox))
         }
 

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::arguments::{Arguments, rules, wanted};
-use crate::conversions::{Labels, Ttl};
+use crate::conversions::{Labels, Nothing, Ttl};
 use crate::coroutine::Coroutine;
 use crate::failure::Failure;
 use crate::results::providers::{Cleaned, Page, PoolStatus, Stats};
@@ -145,6 +145,19 @@ sync_and_async! {
         /// Deletes a sandbox and everything that belongs to it. Returns whether there was one.
         fn delete / adelete(podbay, id: String) [id] -> bool {
             Ok(podbay.delete(&id).await?)
+        }
+
+        /// Ends a sandbox's processes and deletes its pod; only files on persistent volumes are kept. Only mode
+        /// "agent-sandbox" has this.
+        fn suspend / asuspend(podbay, id: String) [id] -> Nothing {
+            podbay.suspend(&id).await?;
+            Ok(Nothing)
+        }
+
+        /// Resumes a suspended sandbox, and returns when it is ready.
+        fn resume / aresume(podbay, id: String) [id] -> Nothing {
+            podbay.resume(&id).await?;
+            Ok(Nothing)
         }
 
         /// Deletes sandboxes that have expired, and those that have been idle for longer than max_idle.

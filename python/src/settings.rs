@@ -3,19 +3,13 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use podbay::config::{Config, Kind, SETTINGS};
+use podbay::config::{Config, Kind, MODES, SETTINGS};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDelta, PyDict, PyFloat, PyInt, PyList, PyMapping, PyMappingMethods, PyString, PyTuple};
 use serde_json::Value as Json;
 
 use crate::failure::Failure;
-
-/// Names that earlier packages used, and the settings that they stand for.
-const ALIASES: [(&str, &str); 2] = [("root_dir", "policy.root"), ("strict_audit", "audit.strict")];
-
-/// The root of `virtual_mode` unless one is named: the working directory of commands.
-const DEFAULT_ROOT: &str = "/workspace";
 
 /// One setting, as `podbay.SETTINGS` lists it.
 #[pyclass(frozen, get_all, module = "podbay._native")]
@@ -42,7 +36,7 @@ pub fn table() -> Vec<Setting> {
     let entry = |setting: &'static podbay::config::Setting| Setting {
         key: setting.key,
         variable: setting.variable(),
-        kind: kind(setting.kind),
+        kind: setting.kind.name(),
         choices: match setting.kind {
             Kind::Choice(words) => words.to_vec(),
             _ => Vec::new(),
@@ -52,15 +46,6 @@ pub fn table() -> Vec<Setting> {
         in_project: setting.project.as_str(),
     };
     SETTINGS.iter().map(entry).collect()
-}
-
-/// The word for a kind; a limit has that of what is limited.
-fn kind(of: Kind) -> String {
-    match of {
-        Kind::Choice(_) => "choice".to_owned(),
-        Kind::Limit(limited) => kind(*limited),
-        other => format!("{other:?}").to_lowercase(),
-    }
 }
 
 #[pymethods]
@@ -84,11 +69,9 @@ pub fn gather(
         None => Vec::new(),
     };
     // The class says which mode it is for.
-    let implied = given.and_then(|given| given.get_type().name().ok()).and_then(|name| match name.to_str() {
-        Ok("LocalConfig") => Some("local"),
-        Ok("RawConfig") => Some("raw"),
-        Ok("AgentSandboxConfig") => Some("agent-sandbox"),
-        _ => None,
+    let implied = given.and_then(|given| given.get_type().name().ok()).and_then(|name| {
+        let mode = MODES.iter().find(|mode| name.to_str().is_ok_and(|name| name == mode.dataclass));
+        mode.map(|mode| mode.name)
     });
     if let (Some(mode), Some(implied)) = (mode, implied)
         && mode != implied
@@ -100,36 +83,16 @@ pub fn gather(
     if let Some(mode) = mode.or(implied) {
         config.set("mode", mode)?;
     }
-    let mode = config.mode().to_owned();
     let named = named.iter().filter_map(|(key, value)| Some(((*key).to_owned(), value.clone()?)));
     let mut all = fields;
     all.extend(named);
     for (key, value) in more.into_iter().flatten() {
         all.push((key.extract()?, value));
     }
-    for (key, value) in all {
-        if !value.is_none() {
-            config.set_value(&full_key(&mode, &key), &json(&key, &value)?)?;
-        }
-    }
-    if config.policy().paths.virtual_paths && config.policy().paths.root.is_none() {
-        config.set("policy.root", DEFAULT_ROOT)?;
-    }
+    let said = all.into_iter().filter(|(_, value)| !value.is_none());
+    let converted = said.map(|(key, value)| json(&key, &value).map(|value| (key, value)));
+    config.set_arguments(converted.collect::<Result<Vec<_>, _>>()?)?;
     Ok(config)
-}
-
-/// The key of a name without its section: `image` is `raw.image` in raw mode.
-fn full_key(mode: &str, key: &str) -> String {
-    if let Some((_, full)) = ALIASES.iter().find(|(alias, _)| *alias == key) {
-        return (*full).to_owned();
-    }
-    let named = |setting: &&podbay::config::Setting| {
-        let name = setting.key.rsplit('.').next();
-        setting.key == key || name == Some(key) && setting.modes().contains(&mode)
-    };
-    // An unknown name is taken for one of the mode's own, so that the error suggests one of these.
-    let unknown = || if key.contains('.') { key.to_owned() } else { format!("{}.{key}", mode.replace('-', "_")) };
-    SETTINGS.iter().find(named).map_or_else(unknown, |setting| setting.key.to_owned())
 }
 
 /// The path in `config="podbay.toml"`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from router import Router
 
 import podbay
 
@@ -46,3 +48,15 @@ def home() -> Iterator[Path]:
 def sandbox() -> Iterator[podbay.Sandbox]:
     with podbay.Sandbox() as sandbox:
         yield sandbox
+
+
+@pytest.fixture(scope="session")
+def router(tmp_path_factory) -> Iterator[Router]:
+    """agent-sandbox's router; skips the test if there is no cluster with it."""
+    kubeconfig = os.environ.get("CLAIMS_KUBECONFIG")
+    if not os.environ.get("PODBAY_RIG") or not kubeconfig or not os.environ.get("RIG_KUBECTL"):
+        pytest.skip("CLAIMS_KUBECONFIG isn't set: no cluster with agent-sandbox (docs/testing.md)")
+    namespace = json.loads(Path(kubeconfig).read_text())["contexts"][0]["context"]["namespace"]
+    router = Router(kubeconfig, namespace, tmp_path_factory.mktemp("router"))
+    yield router
+    router.close()

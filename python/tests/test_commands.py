@@ -191,3 +191,16 @@ def test_logs_are_files(sandbox):
     assert result.info.user_time >= 0
     assert result.info.peak_memory > 0
     assert result.info.error is None
+
+
+async def test_output_is_written_to_a_file_without_being_fetched(sandbox):
+    done = sandbox.run("seq 100000", output_limit=100)
+    whole = sandbox.write_output_of("whole", done.info.id, limit=1 << 20)
+    assert (whole.size, whole.line_breaks) == (588_895, 100_000)
+    assert sandbox.run("seq 100000 | cmp - whole").exit_code == 0
+    ends = await sandbox.awrite_output_of("ends", done.info.id, limit=6, gap="<gap>")
+    assert sandbox.read_bytes("ends") == b"1\n2<gap>00\n"
+    assert ends.line_breaks == 2
+    with pytest.raises(podbay.OperationError):
+        sandbox.write_output_of("none", "unknown")
+    assert sandbox.write("usual", "x").line_breaks is None

@@ -162,3 +162,32 @@ def test_labels_are_kept():
         assert listed.labels["team"] == "red"
         assert listed.created <= time.time()
         assert len(podbay.Provider().list(labels={"team": "blue"})) == 0
+
+
+def test_other_modes_cant_suspend(sandbox):
+    sandbox.run("true")
+    with pytest.raises(podbay.OperationError, match="agent-sandbox"):
+        sandbox.suspend()
+
+
+def test_skip_cleanup_and_attach():
+    with podbay.Sandbox(skip_cleanup=True) as sandbox:
+        sandbox.write("f", "kept")
+    with podbay.Sandbox(id=sandbox.id, attach=True) as again:
+        assert again.read("f").text == "kept"
+        assert again.created is False
+        assert again.launch is None
+        again.destroy()
+    with pytest.raises(podbay.SandboxNotFound):
+        podbay.Sandbox(id=sandbox.id, attach=True).open()
+    with pytest.raises(ValueError, match="attach needs"):
+        podbay.Sandbox(attach=True)
+
+
+def test_a_handle_that_was_dropped_finds_its_sandbox_and_still_deletes_it():
+    with podbay.Sandbox(id="dropped") as sandbox:
+        sandbox.write("f", "kept")
+        sandbox.disconnect()
+        assert sandbox.read("f").text == "kept"
+        assert sandbox.created
+    assert podbay.Provider().delete("dropped") is False

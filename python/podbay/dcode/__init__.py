@@ -8,6 +8,10 @@ dcode's configuration:
     class_path = "podbay.dcode:KubernetesProvider"
     params = { image = "python:3.12-slim", namespace = "agents" }
 
+With the agent-sandbox controller, name a template or a pool instead, there or in `PODBAY_AGENT_SANDBOX_TEMPLATE_NAME`:
+
+    params = { mode = "agent-sandbox", template_name = "python", namespace = "agents" }
+
 Variables in the workspace's `.env` can only narrow settings, because a sandbox may have written that file (see
 `dotenv`).
 """
@@ -45,7 +49,7 @@ class PodbayProvider(SandboxProvider):
         """The provider's description for dcode. Reading it opens nothing."""
         return SandboxProviderMetadata(
             name=self.name,
-            working_dir=(self._mode() != "local" and Variables.now().setting("raw.workdir")) or _WORKDIR,
+            working_dir=self._working_dir(),
             install=SandboxInstallHint(kind="package", name="podbay[deepagents]"),
             backend_module="podbay._native",
         )
@@ -82,6 +86,10 @@ class PodbayProvider(SandboxProvider):
 
     def _mode(self) -> str:
         return Variables.now().setting("mode") or "local"
+
+    def _working_dir(self) -> str:
+        section = {"raw": "raw", "agent-sandbox": "agent_sandbox"}.get(self._mode())
+        return (section is not None and Variables.now().setting(f"{section}.workdir")) or _WORKDIR
 
     def _settings(self, params: dict[str, Any]) -> dict[str, Any]:
         params.pop("timeout", None)

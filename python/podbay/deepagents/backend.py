@@ -37,8 +37,9 @@ class PodbaySandbox(Lifetime, BaseSandbox):
 
     It takes the arguments of `podbay.Sandbox`: `PodbaySandbox()` runs on this machine,
     `PodbaySandbox(mode="raw", image="python:3.12-slim", namespace="agents")` in a pod. The sandbox is created by the
-    first operation, or at the beginning of a `with` block, whose end deletes it. To use an existing sandbox, pass it as
-    `sandbox`; deleting it is then up to you.
+    first operation, or at the beginning of a `with` block, whose end deletes it unless `skip_cleanup` is set. If its
+    pod disappears, the operation that notices fails and says so, and the next one gets a new sandbox. To use an
+    existing sandbox, pass it as `sandbox`, or its id with `attach=True`; deleting it is then up to you.
 
     With `per_thread`, one object serves every conversation: each call goes to the sandbox of the `thread_id` in the
     current run's config. These sandboxes outlive the program; `ttl`, `idle_ttl` or `release` ends them.
@@ -258,17 +259,19 @@ class PodbaySandbox(Lifetime, BaseSandbox):
         if not self.enable_capture_offload:
             return ExecuteOffloadResult(offloaded=False, response=self.execute(command, timeout=timeout))
         seconds, limit = self._seconds(timeout), _capture_limit(max_inline_bytes, max_capture_bytes)
+        # The rest stays in the sandbox.
+        fetched = max(max_inline_bytes, commands.EXCERPTS)
         try:
             sandbox = self._source.sandbox()
-            result = sandbox.run(command, timeout=seconds, merge=True, output_limit=limit)
+            result = sandbox.run(command, timeout=seconds, merge=True, output_limit=fetched)
             if result.output_bytes <= max_inline_bytes:
                 return commands.inline(result, seconds)
-            output = commands.with_gap(result)
+            gap = commands.omission(result, limit)
             try:
-                sandbox.write(capture_path, output)
+                saved = sandbox.write_output_of(capture_path, result.info.id, limit=limit, gap=gap)
             except Exception as failure:
-                return commands.unsaved(result, output, seconds, capture_path, max_inline_bytes, self._noted(failure))
-            return commands.preview(result, output, seconds)
+                return commands.unsaved(result, seconds, capture_path, max_inline_bytes, self._noted(failure))
+            return commands.preview(result, saved, limit, seconds)
         except Exception as failure:
             return ExecuteOffloadResult(offloaded=False, response=failures.execute(self._noted(failure)))
 
@@ -285,17 +288,19 @@ class PodbaySandbox(Lifetime, BaseSandbox):
         if not self.enable_capture_offload:
             return ExecuteOffloadResult(offloaded=False, response=await self.aexecute(command, timeout=timeout))
         seconds, limit = self._seconds(timeout), _capture_limit(max_inline_bytes, max_capture_bytes)
+        # The rest stays in the sandbox.
+        fetched = max(max_inline_bytes, commands.EXCERPTS)
         try:
             sandbox = await self._source.asandbox()
-            result = await sandbox.arun(command, timeout=seconds, merge=True, output_limit=limit)
+            result = await sandbox.arun(command, timeout=seconds, merge=True, output_limit=fetched)
             if result.output_bytes <= max_inline_bytes:
                 return commands.inline(result, seconds)
-            output = commands.with_gap(result)
+            gap = commands.omission(result, limit)
             try:
-                await sandbox.awrite(capture_path, output)
+                saved = await sandbox.awrite_output_of(capture_path, result.info.id, limit=limit, gap=gap)
             except Exception as failure:
-                return commands.unsaved(result, output, seconds, capture_path, max_inline_bytes, self._noted(failure))
-            return commands.preview(result, output, seconds)
+                return commands.unsaved(result, seconds, capture_path, max_inline_bytes, self._noted(failure))
+            return commands.preview(result, saved, limit, seconds)
         except Exception as failure:
             return ExecuteOffloadResult(offloaded=False, response=failures.execute(self._noted(failure)))
 

@@ -20,6 +20,9 @@ OUTPUT_LIMIT: Final = 1 << 20
 CAPTURE_LIMIT: Final = 10 << 20
 """How many bytes of a large output are saved to a file by default; the SDK's own default."""
 
+EXCERPTS: Final = 16 << 10
+"""How many bytes of an output that is saved to a file are fetched, for the excerpts and some more."""
+
 _LOG_FILE: Final = 16 << 20
 """The size of the first file of a command's log. Later output is in further files."""
 
@@ -83,26 +86,35 @@ def inline(result: podbay.ExecResult, timeout: float) -> ExecuteOffloadResult:
     return ExecuteOffloadResult(offloaded=False, response=response(result, timeout))
 
 
-def preview(result: podbay.ExecResult, data: bytes, timeout: float) -> ExecuteOffloadResult:
+def preview(result: podbay.ExecResult, saved: podbay.WriteResult, capture: int, timeout: float) -> ExecuteOffloadResult:
     """Converts a result whose output was saved to a file, with the beginning and end of the output."""
     outcome = Outcome.of(result, timeout)
-    shown, marked = _excerpts(data, incomplete=result.truncated)
+    incomplete = _is_incomplete(result, capture)
+    shown, marked = _excerpts(_first(result), _last(result), saved, incomplete=incomplete)
     return ExecuteOffloadResult(
         offloaded=True,
-        response=ExecuteResponse(output=outcome.after(shown), exit_code=outcome.exit_code, truncated=result.truncated),
+        response=ExecuteResponse(output=outcome.after(shown), exit_code=outcome.exit_code, truncated=incomplete),
         preview_has_truncation_marker=marked,
     )
 
 
+def omission(result: podbay.ExecResult, capture: int) -> str:
+    """Returns the line in place of output that isn't saved, should there be any."""
+    # A character that would be cut is left out too.
+    least = max(result.output_bytes - capture, result.info.dropped_bytes)
+    return f"\n... [at least {least} bytes omitted here] ...\n"
+
+
 def unsaved(
-    result: podbay.ExecResult, data: bytes, timeout: float, path: str, limit: int, failure: Exception
+    result: podbay.ExecResult, timeout: float, path: str, limit: int, failure: Exception
 ) -> ExecuteOffloadResult:
     """Converts a result whose long output couldn't be saved: what fits of it, so as not to fill the model's context."""
     outcome = Outcome.of(result, timeout)
     half = max(limit, 0) // 2
     reason = failures.text(failure)
-    gap = f"\n... [{len(data) - 2 * half} bytes omitted; the full output couldn't be saved to {path}: {reason}] ...\n"
-    shown = _head(data, half) + gap + _tail(data, half)
+    left_out = result.output_bytes - 2 * half
+    gap = f"\n... [{left_out} bytes omitted; the full output couldn't be saved to {path}: {reason}] ...\n"
+    shown = _head(_first(result), half) + gap + _tail(_last(result), half)
     return ExecuteOffloadResult(
         offloaded=False,
         response=ExecuteResponse(output=outcome.after(shown), exit_code=outcome.exit_code, truncated=True),
@@ -124,17 +136,31 @@ def _log(result: podbay.ExecResult) -> str | None:
     return result.info.log if complete else None
 
 
-def _excerpts(data: bytes, *, incomplete: bool) -> tuple[str, bool]:
+def _is_incomplete(result: podbay.ExecResult, capture: int) -> bool:
+    return result.output_bytes > capture or result.info.dropped_bytes > 0
+
+
+def _first(result: podbay.ExecResult) -> bytes:
+    """Returns the beginning of the output: as much of it as was fetched."""
+    return result.raw if result.cut_at is None else result.raw[: result.cut_at]
+
+
+def _last(result: podbay.ExecResult) -> bytes:
+    """Returns the end of the output: as much of it as was fetched."""
+    return result.raw if result.cut_at is None else result.raw[result.cut_at :]
+
+
+def _excerpts(beginning: bytes, end: bytes, saved: podbay.WriteResult, *, incomplete: bool) -> tuple[str, bool]:
     """Returns the excerpts, and whether a marker between them counts the omitted lines."""
-    omitted = data.count(b"\n") - 2 * _LINES
+    omitted = (saved.line_breaks or 0) - 2 * _LINES
     if omitted <= 0:
         # Few but long lines: there is no middle to omit.
-        shown = _head(data, 2 * _BYTES)
-        if len(data) > 2 * _BYTES:
+        shown = _head(beginning, 2 * _BYTES)
+        if saved.size > 2 * _BYTES:
             notice = _CLIPPED_INCOMPLETE if incomplete else _CLIPPED
-            shown += f"\n{notice.format(bytes=len(data))}\n"
+            shown += f"\n{notice.format(bytes=saved.size)}\n"
         return shown, False
-    first, last = _first_lines(data), _last_lines(data)
+    first, last = _first_lines(beginning), _last_lines(end)
     shown = _head(first, _BYTES)
     if len(first) > _BYTES or len(last) > _BYTES:
         shown += f"\n{_CUT_LINES}\n"
@@ -145,7 +171,11 @@ def _excerpts(data: bytes, *, incomplete: bool) -> tuple[str, bool]:
 def _first_lines(data: bytes) -> bytes:
     end = 0
     for _ in range(_LINES):
-        end = data.find(b"\n", end) + 1
+        found = data.find(b"\n", end)
+        if found < 0:
+            # They are longer than what was fetched, which is more than is shown of them.
+            return data
+        end = found + 1
     return data[:end]
 
 
@@ -153,7 +183,9 @@ def _last_lines(data: bytes) -> bytes:
     # A trailing line break ends the last line and doesn't start another.
     start = len(data) - data.endswith(b"\n")
     for _ in range(_LINES):
-        start = data.rfind(b"\n", 0, start)
+        start = data.rfind(b"\n", 0, max(start, 0))
+        if start < 0:
+            return data
     return data[start + 1 :]
 
 

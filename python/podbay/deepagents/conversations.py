@@ -32,10 +32,14 @@ class Source(Protocol):
 
 
 class SingleSandbox:
-    """One sandbox for all calls, created by the first."""
+    """One sandbox for all calls, created by the first.
 
-    def __init__(self, sandbox: podbay.Sandbox) -> None:
+    With `replaces`, the call after one that found the sandbox's pod gone gets a new, empty sandbox under the same id.
+    """
+
+    def __init__(self, sandbox: podbay.Sandbox, *, replaces: bool = False) -> None:
         self.only = sandbox
+        self._replaces = replaces
 
     @property
     def id(self) -> str:
@@ -51,7 +55,12 @@ class SingleSandbox:
         return self.only
 
     def failed(self, failure: Exception) -> None:
-        """Does nothing: a sandbox that the user chose isn't replaced."""
+        """Lets the next call create the sandbox anew if its pod is gone. One that the user chose isn't replaced.
+
+        The failure itself tells the agent that its files are gone.
+        """
+        if self._replaces and isinstance(failure, PodGone | SandboxNotFound):
+            self.only.disconnect()
 
 
 class SandboxPerThread:

@@ -43,11 +43,10 @@ class Lifetime:
         root_dir: str | None = None,
         audit_log: str | PathLike[str] | Callable[[str, str, dict[str, Any]], object] | None = None,
         strict_audit: bool | None = None,
+        skip_cleanup: bool = False,
+        attach: bool = False,
         **settings: Any,
     ) -> None:
-        self._timeout = _in_seconds(timeout)
-        self._output_limit = output_limit
-        self._owned = sandbox is None
         given: dict[str, Any] = {
             "mode": mode,
             "labels": labels,
@@ -63,20 +62,41 @@ class Lifetime:
             **settings,
         }
         given = {name: value for name, value in given.items() if value is not None}
-        if (sandbox is not None or manager is not None) and given:
-            names = ", ".join(sorted(given))
+        ends: dict[str, Any] = {"skip_cleanup": skip_cleanup, "attach": attach}
+        if (sandbox is not None or manager is not None) and (given or any(ends.values())):
+            names = ", ".join(sorted([*given, *(name for name, value in ends.items() if value)]))
             raise podbay.ConfigError(
                 f"{names}: pass settings to the sandbox or manager itself, because an existing one was given"
             )
-        self._source: Source
+        source: Source
         if per_thread or manager is not None:
             if sandbox is not None or id is not None or thread is not None:
                 raise podbay.ConfigError(
                     "per_thread uses the sandbox of the current thread: pass neither sandbox, id nor thread"
                 )
-            self._source = SandboxPerThread(manager or podbay.Manager(**given), tenant)
+            if any(ends.values()):
+                raise podbay.ConfigError(
+                    "per_thread creates sandboxes that outlive the program: pass neither skip_cleanup nor attach"
+                )
+            source = SandboxPerThread(manager or podbay.Manager(**given), tenant)
         else:
-            self._source = SingleSandbox(sandbox or podbay.Sandbox(id=id, thread=thread, tenant=tenant, **given))
+            own = sandbox or podbay.Sandbox(id=id, thread=thread, tenant=tenant, **ends, **given)
+            source = SingleSandbox(own, replaces=sandbox is None)
+        self._use(source, timeout=timeout, output_limit=output_limit, owned=sandbox is None)
+
+    def _use(
+        self,
+        source: Source,
+        *,
+        timeout: float | timedelta = 300,
+        output_limit: int = commands.OUTPUT_LIMIT,
+        owned: bool = False,
+    ) -> None:
+        """Sets what calls work with. Subclasses with another constructor call this instead of `__init__`."""
+        self._timeout = _in_seconds(timeout)
+        self._output_limit = output_limit
+        self._owned = owned
+        self._source = source
 
     @property
     def id(self) -> str:

@@ -32,9 +32,12 @@ class SandboxManager:
 
     The keyword arguments are those of `podbay.Sandbox`: settings, rules on paths and commands, an audit log. `tenant`
     keeps threads of the same name apart. `timeout` is how many seconds a command may take unless the agent says.
+    `thread_label` is a label of new sandboxes that has the thread's name, for lists.
 
     A manager keeps no state of its own, so any number of processes can serve any thread. Creating one does no I/O.
     """
+
+    _backend_type: type[PodbaySandbox] = PodbaySandbox
 
     def __init__(
         self,
@@ -46,6 +49,7 @@ class SandboxManager:
         ttl: float | str | timedelta | None = None,
         idle_ttl: float | str | timedelta | None = None,
         timeout: int | None = None,
+        thread_label: str | None = None,
         **settings: Any,
     ) -> None:
         if provider is not None and (mode is not None or settings):
@@ -59,8 +63,10 @@ class SandboxManager:
         self._ttl = ttl
         self._idle_ttl = idle_ttl
         self._timeout: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
-        self._manager = podbay.Manager(self.provider, labels=self.labels, ttl=ttl, idle_ttl=idle_ttl)
-        self.backend = PodbaySandbox(per_thread=True, tenant=tenant, manager=self._manager, **self._timeout)
+        self._manager = podbay.Manager(
+            self.provider, labels=self.labels, ttl=ttl, idle_ttl=idle_ttl, thread_label=thread_label
+        )
+        self.backend = self._backend_type(per_thread=True, tenant=tenant, manager=self._manager, **self._timeout)
         """The backend for all threads; pass it to `create_deep_agent` in your own graphs."""
 
     def __repr__(self) -> str:
@@ -222,7 +228,7 @@ class SandboxManager:
         return SandboxIdMiddleware(self.sandbox_id, self.backend, key)
 
     def _backend_of(self, sandbox: podbay.Sandbox) -> PodbaySandbox:
-        return PodbaySandbox(sandbox=sandbox, **self._timeout)
+        return self._backend_type(sandbox=sandbox, **self._timeout)
 
 
 def _messages(state: Any) -> Any:

@@ -1,9 +1,7 @@
 //! Result classes: read-only attributes over the core's results, and a helpful `repr`.
 
 pub mod exec;
-pub mod files;
 pub mod providers;
-pub mod search;
 pub mod session;
 pub mod transfers;
 
@@ -22,12 +20,12 @@ pub fn represent(object: &Bound<'_, PyAny>, fields: &[&str]) -> PyResult<String>
 }
 
 /// Defines classes that wrap a result of the core: `Class(Inner) as name, repr(attribute, …) { attribute: Type = expression, }`,
-/// where `name` is the wrapped value in the expressions.
+/// where `name` is the wrapped value in the expressions. A text that can only be one of some words says so: `: &str ["a", "b"] =`.
 macro_rules! result_class {
     ($(
         $(#[doc = $doc:literal])+
         $class:ident($inner:ty) as $value:ident, repr($($shown:ident),+) {
-            $($(#[doc = $attribute_doc:literal])+ $attribute:ident: $kind:ty = $get:expr,)+
+            $($(#[doc = $attribute_doc:literal])+ $attribute:ident: $kind:ty $([$($word:literal),+])? = $get:expr,)+
         }
     )+) => {
         $(
@@ -62,6 +60,19 @@ macro_rules! result_class {
 
 pub(crate) use result_class;
 
+/// Defines `register`, which adds these classes to the module.
+macro_rules! registered {
+    ($($class:ident),+ $(,)?) => {
+        pub fn register(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
+            use pyo3::types::PyModuleMethods;
+            $(module.add_class::<$class>()?;)+
+            Ok(())
+        }
+    };
+}
+
+pub(crate) use registered;
+
 /// Gives a class `__iter__` and `__len__` over one of its attributes.
 macro_rules! iterable {
     ($($class:ident.$attribute:ident: |$value:ident| $len:expr;)+) => {
@@ -87,17 +98,18 @@ pub(crate) use iterable;
 /// Something found below a directory, with a path relative to it.
 pub struct Below<T> {
     directory: RawPath,
-    found: T,
+    /// What was found.
+    pub found: T,
 }
 
 impl<T: Clone> Below<T> {
     /// Pairs each item of a list with the directory.
-    fn all(directory: &RawPath, found: &[T]) -> Vec<Self> {
+    pub fn all(directory: &RawPath, found: &[T]) -> Vec<Self> {
         found.iter().map(|found| Self { directory: directory.clone(), found: found.clone() }).collect()
     }
 
     /// Joins the directory and a relative path.
-    fn join(&self, relative: &RawPath) -> RawPath {
+    pub fn join(&self, relative: &RawPath) -> RawPath {
         let mut path = self.directory.as_bytes().to_vec();
         if path.last() != Some(&b'/') {
             path.push(b'/');
@@ -127,8 +139,11 @@ pub fn from_microseconds(microseconds: u64) -> f64 {
     microseconds as f64 / 1e6
 }
 
+/// A kind of file: the stub names the words.
+pub type FileKind = &'static str;
+
 /// The kind of a file as Python sees it.
-pub fn kind(kind: Kind) -> &'static str {
+pub fn kind(kind: Kind) -> FileKind {
     match kind {
         Kind::File => "file",
         Kind::Dir => "dir",

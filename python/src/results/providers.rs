@@ -11,6 +11,8 @@ result_class! {
     Listed(provider::Listed) as listed, repr(id, phase, labels) {
         /// Its id.
         id: &str = &listed.id,
+        /// The Kubernetes namespace that it is in; None for a local sandbox.
+        namespace: Option<&str> = listed.namespace.as_deref(),
         /// Its labels.
         labels: BTreeMap<String, String> = listed.labels.clone(),
         /// `pending`, `warm`, `running` or `terminated`.
@@ -21,6 +23,10 @@ result_class! {
         active: Option<f64> = listed.active_ms.map(from_milliseconds),
         /// When it expires at the latest.
         expires: Option<f64> = listed.expires_ms.map(from_milliseconds),
+        /// How many seconds it may live.
+        ttl: Option<f64> = listed.ttl_ms.map(from_milliseconds),
+        /// How many seconds it may be idle.
+        idle_ttl: Option<f64> = listed.idle_ttl_ms.map(from_milliseconds),
     }
 
     /// One page of a list.

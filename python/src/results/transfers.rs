@@ -4,10 +4,10 @@ use bytes::Bytes;
 use podbay::RawPath;
 use podbay::files::WriteOutput;
 
-use super::files::WriteResult;
 use super::result_class;
 use crate::conversions::SandboxPath;
 use crate::failure::Exception;
+use crate::sandbox::files::write::WriteResult;
 
 result_class! {
     /// The outcome of uploading one file.

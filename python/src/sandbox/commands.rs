@@ -1,13 +1,13 @@
 //! Running commands.
 
-use podbay::{Command, DEFAULT_OUTPUT_CAP, Error, ExecId, Target};
+use podbay::{Command, DEFAULT_OUTPUT_CAP, Error, ExecId, SharedExec, Target};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 
 use super::Sandbox;
 use crate::conversions::{CommandLine, Content, Environment, SandboxPath, Seconds};
 use crate::coroutine::Coroutine;
-use crate::exec::{AsyncExec, Exec, Running};
+use crate::exec::{AsyncExec, Exec};
 use crate::failure::Failure;
 use crate::results::exec::{CommandInfo, ExecResult};
 use crate::runtime::block_on;
@@ -37,7 +37,7 @@ impl CommandOptions {
 }
 
 /// Parses a command's id.
-fn exec_id(id: String) -> Result<ExecId, Failure> {
+pub(super) fn exec_id(id: String) -> Result<ExecId, Failure> {
     Ok(ExecId::new(id).map_err(Error::from)?)
 }
 
@@ -60,7 +60,8 @@ impl Sandbox {
     ) -> PyResult<Exec> {
         let command = CommandOptions { timeout, cwd, env, stdin, merge }.command(command);
         let inner = self.inner.clone();
-        block_on(py, async move { Running::spawn(inner.open().await?, command).await }).map(Exec::new)
+        block_on(py, async move { Ok::<_, Failure>(SharedExec::spawn(inner.open().await?, command).await?) })
+            .map(Exec::new)
     }
 
     /// Starts a command and follows its events.
@@ -79,7 +80,7 @@ impl Sandbox {
     ) -> Coroutine {
         let command = CommandOptions { timeout, cwd, env, stdin, merge }.command(command);
         let inner = self.inner.clone();
-        let work = async move { Running::spawn(inner.open().await?, command).await };
+        let work = async move { Ok::<_, Failure>(SharedExec::spawn(inner.open().await?, command).await?) };
         Coroutine::converting("astream", work, |py, running| AsyncExec::new(running).into_py_any(py))
     }
 
@@ -87,14 +88,19 @@ impl Sandbox {
     #[pyo3(signature = (id, offset=0))]
     fn attach(&self, py: Python<'_>, id: String, offset: u64) -> PyResult<Exec> {
         let inner = self.inner.clone();
-        block_on(py, async move { Running::attach(inner.open().await?, exec_id(id)?, offset).await }).map(Exec::new)
+        block_on(
+            py,
+            async move { Ok::<_, Failure>(SharedExec::attach(inner.open().await?, exec_id(id)?, offset).await?) },
+        )
+        .map(Exec::new)
     }
 
     /// Follows a command that was started earlier, from an offset in its output.
     #[pyo3(signature = (id, offset=0))]
     fn aattach(&self, id: String, offset: u64) -> Coroutine {
         let inner = self.inner.clone();
-        let work = async move { Running::attach(inner.open().await?, exec_id(id)?, offset).await };
+        let work =
+            async move { Ok::<_, Failure>(SharedExec::attach(inner.open().await?, exec_id(id)?, offset).await?) };
         Coroutine::converting("aattach", work, |py, running| AsyncExec::new(running).into_py_any(py))
     }
 }

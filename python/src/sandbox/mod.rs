@@ -1,7 +1,7 @@
 //! `podbay.Sandbox`: created on first use, deleted on close.
 
 mod commands;
-mod files;
+pub mod files;
 mod transfers;
 
 use podbay::{LazySandbox, Podbay};
@@ -12,6 +12,7 @@ use pyo3::types::PyDict;
 use crate::arguments::{Arguments, rules, wanted};
 use crate::conversions::{Labels, Nothing};
 use crate::coroutine::Coroutine;
+use crate::failure::Failure;
 use crate::results::session::{ProtectionReport, Welcome};
 use crate::runtime::block_on;
 use crate::sync_async::sync_and_async;
@@ -27,11 +28,13 @@ use crate::sync_async::sync_and_async;
 /// labels: labels of a new sandbox.
 /// ttl, idle_ttl: how long it may live, and how long it may be idle: seconds, a timedelta, or a text such as "2h".
 /// leashed: whether the sandbox ends with this process.
+/// attach: the sandbox has to exist: using it never creates one, and raises SandboxNotFound if there is none.
 /// allow_prefixes, deny_prefixes: which paths file operations may and may not change.
 /// deny_commands: commands that must not run.
 /// virtual_mode, root_dir: paths are relative to root_dir and can't leave it.
 /// audit_log: a function(op, target, meta), or the path of a JSON Lines file.
 /// strict_audit: refuse operations that can't be recorded.
+/// skip_cleanup: `close()` leaves the sandbox as it is; it lives until it is deleted or expires.
 /// config: a dataclass of podbay.config, a mapping, or the path of a settings file.
 /// settings: any other setting by its name; podbay.SETTINGS lists them.
 #[pyclass(frozen, subclass, weakref, module = "podbay")]
@@ -43,9 +46,9 @@ pub struct Sandbox {
 impl Sandbox {
     #[new]
     #[pyo3(signature = (
-        mode=None, *, id=None, thread=None, tenant="", labels=None, ttl=None, idle_ttl=None, leashed=None,
+        mode=None, *, id=None, thread=None, tenant="", labels=None, ttl=None, idle_ttl=None, leashed=None, attach=false,
         allow_prefixes=None, deny_prefixes=None, deny_commands=None, virtual_mode=None, root_dir=None,
-        audit_log=None, strict_audit=None, config=None, **settings
+        audit_log=None, strict_audit=None, skip_cleanup=false, config=None, **settings
     ))]
     #[allow(clippy::too_many_arguments)]
     fn new<'py>(
@@ -57,6 +60,7 @@ impl Sandbox {
         ttl: Option<Bound<'py, PyAny>>,
         idle_ttl: Option<Bound<'py, PyAny>>,
         leashed: Option<bool>,
+        attach: bool,
         allow_prefixes: Option<Bound<'py, PyAny>>,
         deny_prefixes: Option<Bound<'py, PyAny>>,
         deny_commands: Option<Bound<'py, PyAny>>,
@@ -64,6 +68,7 @@ impl Sandbox {
         root_dir: Option<Bound<'py, PyAny>>,
         audit_log: Option<Bound<'py, PyAny>>,
         strict_audit: Option<Bound<'py, PyAny>>,
+        skip_cleanup: bool,
         config: Option<Bound<'py, PyAny>>,
         settings: Option<Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
@@ -71,10 +76,17 @@ impl Sandbox {
         named.extend([("ttl", ttl), ("idle_ttl", idle_ttl)]);
         let podbay = Arguments { mode, config, audit_log, strict_audit, named, settings }.podbay()?;
         // A pod can't be tied to a process on another machine; its TTLs end it.
-        let leashed = leashed.unwrap_or(id.is_none() && thread.is_none() && podbay.mode() == "local");
+        let unnamed = id.is_none() && thread.is_none() && !skip_cleanup;
+        let leashed = leashed.unwrap_or(unnamed && podbay.mode() == "local");
         let labels = labels.map(|labels| labels.0).unwrap_or_default();
         let wanted = wanted(id, thread, tenant, labels, None, None, leashed)?;
-        Ok(Self { inner: podbay.lazy(wanted) })
+        if attach && wanted.id.is_none() {
+            let message = "attach needs the id or the thread of a sandbox that exists: pass one of them";
+            return Err(Failure::Argument(message.to_owned()).into());
+        }
+        let inner = podbay.lazy(wanted);
+        let inner = if attach { inner.attached() } else { inner };
+        Ok(Self { inner: if skip_cleanup { inner.kept() } else { inner } })
     }
 
     /// The sandbox's id, with which any process can find it again.
@@ -99,6 +111,12 @@ impl Sandbox {
     #[getter]
     fn replaced(&self) -> bool {
         self.inner.replaced()
+    }
+
+    /// How the sandbox was started: "warm" (from a pool) or "cold"; None before it is first used, or if that isn't known.
+    #[getter]
+    fn launch(&self) -> Option<&'static str> {
+        self.inner.launch().map(podbay::provider::Launch::as_str)
     }
 
     /// Whether this object is closed.
@@ -136,6 +154,12 @@ impl Sandbox {
             Ok(slf)
         };
         Coroutine::converting("aopen", work, |py, slf| slf.into_py_any(py))
+    }
+
+    /// Drops the connection, and neither deletes nor closes anything: the next use finds the sandbox again, or creates it anew
+    /// if it has ended.
+    fn disconnect(&self, py: Python<'_>) {
+        py.detach(|| self.inner.disconnect());
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -188,6 +212,19 @@ sync_and_async! {
         /// Deletes the sandbox, whoever created it. Returns whether there was one.
         fn destroy / adestroy(inner) [] -> bool {
             Ok(inner.destroy().await?)
+        }
+
+        /// Ends the sandbox's processes and deletes its pod; only files on persistent volumes are kept. The next use resumes
+        /// it, unless `agent_sandbox.resume` is false. Only mode "agent-sandbox" has this.
+        fn suspend / asuspend(inner) [] -> Nothing {
+            inner.suspend().await?;
+            Ok(Nothing)
+        }
+
+        /// Resumes the sandbox after `suspend()`, and returns when it is ready.
+        fn resume / aresume(inner) [] -> Nothing {
+            inner.resume().await?;
+            Ok(Nothing)
         }
 
         /// Returns the sandbox's working directory, podbayd version and activity.

@@ -7,9 +7,9 @@ use podbay::files::{Download, Write};
 use pyo3::prelude::*;
 
 use super::Sandbox;
+use super::files::write::WriteResult;
 use crate::conversions::{Content, SandboxPath};
 use crate::progress::Reporter;
-use crate::results::files::WriteResult;
 use crate::results::transfers::{DownloadResult, Transferred, UploadResult};
 use crate::sync_async::sync_and_async;
 

@@ -7,6 +7,9 @@ import json
 import os
 import ssl
 import tempfile
+import time
+import urllib.error
+import urllib.parse
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -15,10 +18,10 @@ import yaml
 
 
 class Api:
-    """The cluster of $KUBECONFIG."""
+    """The cluster of a kubeconfig, by default of $KUBECONFIG."""
 
-    def __init__(self) -> None:
-        config = yaml.safe_load(Path(os.environ["KUBECONFIG"]).read_text())
+    def __init__(self, kubeconfig: str | None = None) -> None:
+        config = yaml.safe_load(Path(kubeconfig or os.environ["KUBECONFIG"]).read_text())
         [context] = [each["context"] for each in config["contexts"] if each["name"] == config["current-context"]]
         [cluster] = [each["cluster"] for each in config["clusters"] if each["name"] == context["cluster"]]
         [user] = [each["user"] for each in config["users"] if each["name"] == context["user"]]
@@ -42,6 +45,46 @@ class Api:
             return json.load(answer)
 
     def delete(self, path: str) -> None:
-        """Deletes the object at a path of the API."""
+        """Deletes the object at a path of the API, if it is still there."""
         request = urllib.request.Request(self._server + path, None, self._headers, method="DELETE")
+        try:
+            urllib.request.urlopen(request, timeout=30, context=self._tls).close()
+        except urllib.error.HTTPError as error:
+            if error.code != 404:
+                raise
+
+    def patch(self, path: str, change: dict[str, Any]) -> None:
+        """Merges a change into the object at a path of the API."""
+        headers = self._headers | {"Content-Type": "application/merge-patch+json"}
+        request = urllib.request.Request(self._server + path, json.dumps(change).encode(), headers, method="PATCH")
         urllib.request.urlopen(request, timeout=30, context=self._tls).close()
+
+    def claims(self, selector: str) -> list[Any]:
+        """Returns the SandboxClaims with labels."""
+        query = f"labelSelector={urllib.parse.quote(selector)}"
+        path = f"/apis/extensions.agents.x-k8s.io/v1beta1/namespaces/{self.namespace}/sandboxclaims?{query}"
+        return self.get(path)["items"]
+
+    def sandbox_of_claim(self, claim: str) -> Any:
+        """Returns the Sandbox of a SandboxClaim."""
+        path = f"/apis/extensions.agents.x-k8s.io/v1beta1/namespaces/{self.namespace}/sandboxclaims/{claim}"
+        sandbox = self.get(path)["status"]["sandbox"]["name"]
+        return self.get(f"/apis/agents.x-k8s.io/v1beta1/namespaces/{self.namespace}/sandboxes/{sandbox}")
+
+    def delete_pod_of_claim(self, claim: str) -> None:
+        """Deletes the pod of a SandboxClaim, and waits until it is gone. The controller then creates another."""
+        sandbox = self.sandbox_of_claim(claim)["metadata"]
+        name = sandbox.get("annotations", {}).get("agents.x-k8s.io/pod-name", sandbox["name"])
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{name}"
+        before = self.get(path)["metadata"]["uid"]
+        self.delete(path)
+        for _ in range(300):
+            try:
+                if self.get(path)["metadata"]["uid"] != before:
+                    return
+            except urllib.error.HTTPError as error:
+                if error.code == 404:
+                    return
+                raise
+            time.sleep(0.1)
+        raise TimeoutError(f"the pod {name} is still there")

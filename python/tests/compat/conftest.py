@@ -26,15 +26,29 @@ def raw() -> dict[str, str]:
         pytest.skip("PODBAY_RIG isn't set: no cluster (docs/testing.md)")
     from cluster_api import Api
 
-    return {"MODE": "raw", "IMAGE": "localhost/debian:1", "NAMESPACE": Api().namespace}
+    return {"MODE": "raw", "TEMPLATE": None, "IMAGE": "localhost/debian:1", "NAMESPACE": Api().namespace}
 
 
-@pytest.fixture(params=["local", "raw"])
-def place(request):
+def claims(monkeypatch) -> dict[str, str]:
+    """The rig's cluster with agent-sandbox; skips the test if there is none."""
+    kubeconfig = os.environ.get("CLAIMS_KUBECONFIG")
+    if not os.environ.get("PODBAY_RIG") or not kubeconfig:
+        pytest.skip("CLAIMS_KUBECONFIG isn't set: no cluster with agent-sandbox (docs/testing.md)")
+    from cluster_api import Api
+
+    monkeypatch.setenv("KUBECONFIG", kubeconfig)
+    namespace = Api(kubeconfig).namespace
+    return {"MODE": "agent-sandbox", "TEMPLATE": "python", "IMAGE": "unused", "NAMESPACE": namespace}
+
+
+@pytest.fixture(params=["local", "raw", "agent-sandbox"])
+def place(request, monkeypatch):
     """The names that a program uses for its environment."""
     if request.param == "raw":
         return raw()
-    return {"MODE": "local", "IMAGE": "unused", "NAMESPACE": "default"}
+    if request.param == "agent-sandbox":
+        return claims(monkeypatch)
+    return {"MODE": "local", "TEMPLATE": None, "IMAGE": "unused", "NAMESPACE": "default"}
 
 
 @pytest.fixture

@@ -12,7 +12,12 @@ from signatures import described
 
 import podbay
 from podbay.compat import langchain_kubernetes as ours
-from podbay.compat.langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig, KubernetesSandboxManager
+from podbay.compat.langchain_kubernetes import (
+    KubernetesProvider,
+    KubernetesProviderConfig,
+    KubernetesSandboxManager,
+    _settings,
+)
 from podbay.compat.langchain_kubernetes.backends.agent_sandbox import AgentSandboxBackend
 from podbay.compat.langchain_kubernetes.backends.protocol import KubernetesBackendProtocol
 from podbay.compat.langchain_kubernetes.backends.raw import RawK8sBackend
@@ -22,7 +27,6 @@ RECORDED = json.loads((Path(__file__).parent / "langchain_kubernetes-0.4.0.json"
 OTHER = {
     "backends.raw.RawK8sBackend.__init__": "took clients of the package kubernetes; `create` makes one",
     "backends.raw.RawK8sBackend.load_k8s_clients": "gave clients of the package kubernetes",
-    "backends.agent_sandbox.AgentSandboxBackend.": "there is none to be had in this build",
 }
 """Intended differences, with the reason."""
 
@@ -62,14 +66,32 @@ def test_impossible_configs_are_refused():
         KubernetesProvider(KubernetesProviderConfig(mode="local", setup_script="true"))
 
 
-def test_agent_sandbox_mode_says_that_it_isnt_there():
+def test_agent_sandbox_mode_says_what_it_needs():
     config = KubernetesProviderConfig(template_name="python-sandbox-template")
-    assert config.mode == "agent-sandbox"
+    assert (config.mode, config.connection_mode) == ("agent-sandbox", "tunnel")
     for make in (KubernetesProvider, KubernetesSandboxManager):
-        with pytest.raises(podbay.ConfigError, match=r"local and raw.*use mode='raw'"):
-            make(config)
-    with pytest.raises(podbay.ConfigError, match="local and raw"):
-        AgentSandboxBackend(client=None, sandbox_name="x")
+        assert "agent-sandbox" in repr(make(config))
+    for more, why in [
+        ({"connection_mode": "gateway"}, "gateway_name is required"),
+        ({"connection_mode": "direct"}, "api_url is required"),
+        ({"connection_mode": "gateway", "gateway_name": "g"}, "connection_mode='exec'"),
+        ({"connection_mode": "direct", "api_url": "http://router"}, "connection_mode='exec'"),
+        ({"connection_mode": "carrier pigeon"}, "Unknown connection_mode"),
+    ]:
+        with pytest.raises(ValueError, match=why):
+            KubernetesProvider(KubernetesProviderConfig(template_name="t", **more))
+    assert KubernetesProvider(KubernetesProviderConfig(template_name="t", connection_mode="exec", api_url="http://r"))
+    with pytest.raises(TypeError, match="claim_name"):
+        AgentSandboxBackend(client=object(), sandbox_name="x")
+
+
+def test_server_port_is_the_stock_runtimes_port():
+    """Row 8, in whatever way the connection goes."""
+    for more in ({}, {"connection_mode": "exec"}):
+        config = KubernetesProviderConfig(template_name="t", server_port=9000, **more)
+        assert _settings.settings(config)["runtime_port"] == 9000
+        assert KubernetesProvider(config)
+    assert "runtime_port" not in _settings.settings(KubernetesProviderConfig(template_name="t"))
 
 
 def test_nothing_is_done_before_it_has_to(monkeypatch):

@@ -1,19 +1,25 @@
-"""Programs written for langchain-kubernetes' documented raw mode, one for each section of its README.
+"""Programs written for langchain-kubernetes, one for each section of its README, in every mode that it is about.
 
-Only the import is changed. MODE, IMAGE and NAMESPACE say where they run, THREAD is a name that nothing has, and `llm`
-is a model that does as it is told.
+Only the import is changed. MODE, TEMPLATE, IMAGE and NAMESPACE say where they run, THREAD is a name that nothing has,
+and `llm` is a model that does as it is told.
 """
 
 from __future__ import annotations
 
+import base64
 import gc
+import json
 import os
 import re
+import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from cluster_api import Api
+
+import podbay
 
 PROGRAMS = Path(__file__).parent / "programs"
 ANYWHERE = [
@@ -99,3 +105,128 @@ def test_the_security_defaults_are_in_force(cluster, model):
         assert not policy["spec"].get("ingress")
     finally:
         provider.delete(sandbox_id=sandbox.id)
+
+
+def test_the_pod_is_as_configured(cluster):
+    """Rows 147, 153, 154 and 158: what no program of the README can see from inside of a pod."""
+    from podbay.compat.langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig
+
+    config = KubernetesProviderConfig(
+        mode="raw",
+        namespace=cluster["NAMESPACE"],
+        image=cluster["IMAGE"],
+        image_pull_secrets=["registry"],
+        service_account="default",
+        extra_annotations={"example.com/owner": "team-a"},
+    )
+    provider = KubernetesProvider(config)
+    sandbox = provider.get_or_create()
+    try:
+        api = Api()
+        pods = f"/api/v1/namespaces/{api.namespace}/pods?labelSelector=podbay.dev/sandbox%3D{sandbox.id}"
+        [pod] = api.get(pods)["items"]
+        assert pod["spec"]["imagePullSecrets"] == [{"name": "registry"}]
+        assert pod["spec"]["serviceAccountName"] == "default"
+        assert pod["metadata"]["annotations"]["example.com/owner"] == "team-a"
+        assert pod["spec"]["containers"][0]["resources"]["limits"]["ephemeral-storage"] == "5Gi"
+    finally:
+        provider.delete(sandbox_id=sandbox.id)
+
+
+def test_a_sandbox_that_is_starting_is_pending(cluster):
+    """Row 58: every other status word is in a program."""
+    from podbay.compat.langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig
+
+    waits = {
+        "name": "wait",
+        "image": cluster["IMAGE"],
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["sleep", "5"],
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    provider = KubernetesProvider(
+        KubernetesProviderConfig(
+            mode="raw", namespace=cluster["NAMESPACE"], image=cluster["IMAGE"], init_containers=[waits]
+        )
+    )
+    mine = {"test": uuid.uuid4().hex[:8]}
+    with ThreadPoolExecutor() as threads:
+        creation = threads.submit(provider.get_or_create, labels=mine)
+        while not (found := provider.list(labels=mine, status="pending").sandboxes):
+            assert not creation.done(), creation.result()
+            time.sleep(0.05)
+        sandbox = creation.result()
+    try:
+        assert [info.id for info in found] == [sandbox.id]
+        assert [info.status for info in provider.list(labels=mine)] == ["running"]
+        assert provider.list(labels=mine, status="pending").sandboxes == []
+    finally:
+        provider.delete(sandbox_id=sandbox.id)
+
+
+def test_tolerations_take_effect(cluster):
+    """Row 155: only a pod that tolerates the node's taint is scheduled."""
+    from podbay.compat.langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig
+
+    if "NODES_KUBECONFIG" not in os.environ:
+        pytest.skip("NODES_KUBECONFIG isn't set: no account that may taint nodes")
+    nodes = Api(os.environ["NODES_KUBECONFIG"])
+    [node] = nodes.get("/api/v1/nodes")["items"]
+    path, before = f"/api/v1/nodes/{node['metadata']['name']}", node["spec"].get("taints")
+    taint = {"key": "podbay.dev/test", "value": "agents", "effect": "NoSchedule"}
+    config = {"mode": "raw", "namespace": cluster["NAMESPACE"], "image": cluster["IMAGE"]}
+    plain = KubernetesProvider(KubernetesProviderConfig(**config))
+    tolerant = KubernetesProvider(KubernetesProviderConfig(**config, tolerations=[{**taint, "operator": "Equal"}]))
+    nodes.patch(path, {"spec": {"taints": [*(before or []), taint]}})
+    try:
+        with pytest.raises(RuntimeError, match="taint"):
+            create_until_refused(plain)
+        sandbox = tolerant.get_or_create()
+        try:
+            assert sandbox.execute("echo scheduled").output == "scheduled\n"
+        finally:
+            tolerant.delete(sandbox_id=sandbox.id)
+    finally:
+        nodes.patch(path, {"spec": {"taints": before}})
+
+
+def create_until_refused(provider):
+    """The scheduler hears of a taint a moment later."""
+    for _ in range(20):
+        provider.delete(sandbox_id=provider.get_or_create().id)
+
+
+def test_a_cluster_by_url_and_token(cluster, monkeypatch, tmp_path):
+    """Rows 11 and 12: kube_api_url and kube_token in place of a kubeconfig."""
+    from podbay.compat.langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig
+
+    known = json.loads(Path(os.environ["KUBECONFIG"]).read_text())
+    authority = tmp_path / "ca.pem"
+    authority.write_bytes(base64.b64decode(known["clusters"][0]["cluster"]["certificate-authority-data"]))
+    monkeypatch.setenv("KUBECONFIG", "/no/such/file")
+    monkeypatch.setenv("PODBAY_CLUSTER_CA_FILE", str(authority))
+    config = {"mode": "raw", "namespace": cluster["NAMESPACE"], "image": cluster["IMAGE"]}
+    config |= {"kube_api_url": known["clusters"][0]["cluster"]["server"]}
+    provider = KubernetesProvider(KubernetesProviderConfig(**config, kube_token=known["users"][0]["user"]["token"]))
+    sandbox = provider.get_or_create()
+    try:
+        assert sandbox.execute("echo hi").output == "hi\n"
+    finally:
+        provider.delete(sandbox_id=sandbox.id)
+    with pytest.raises(RuntimeError):
+        KubernetesProvider(KubernetesProviderConfig(**config, kube_token="wrong")).list()
+
+
+def test_a_context_is_chosen(cluster, tmp_path):
+    """Row 13: the kubeconfig's current context leads nowhere, another one to the cluster."""
+    known = json.loads(Path(os.environ["KUBECONFIG"]).read_text())
+    known["clusters"].append({"name": "nowhere", "cluster": {"server": "https://127.0.0.1:9"}})
+    user = known["contexts"][0]["context"]["user"]
+    known["contexts"].append({"name": "nowhere", "context": {"cluster": "nowhere", "user": user}})
+    known["current-context"] = "nowhere"
+    file = tmp_path / "kubeconfig"
+    file.write_text(json.dumps(known))
+    with pytest.raises(podbay.Unreachable):
+        podbay.Provider("raw", kubeconfig=str(file)).list()
+    context = known["contexts"][0]["name"]
+    assert podbay.Provider("raw", kubeconfig=str(file), context=context).list() is not None

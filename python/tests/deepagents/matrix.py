@@ -51,6 +51,10 @@ def main() -> int:
         variables = {name: value for name, value in os.environ.items() if name != "PODBAY_RIG"}
         run = [environment / "bin/python", "-m", "pytest", *TESTS, *arguments.pytest]
         failed |= subprocess.run(run, cwd=HERE, env=variables, check=False).returncode != 0
+        if "PODBAY_RIG" in os.environ and any(package.startswith("deepagents-code") for package in packages):
+            # No other environment has dcode.
+            whole = [environment / "bin/python", "-m", "pytest", "test_dcode.py", "-k", "test_a_whole_run"]
+            failed |= subprocess.run([*whole, *arguments.pytest], cwd=HERE, check=False).returncode != 0
         print(f"matrix: {time.monotonic() - started:.0f} s", flush=True)
     return int(failed)
 

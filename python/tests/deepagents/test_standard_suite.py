@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from langchain_tests.integration_tests import SandboxIntegrationTests
 
-from places import settings
+from places import RIG, claims, settings
 from podbay.deepagents import PodbaySandbox
 
 # The suite of langchain-tests 1.1.9 is older than the contract of deepagents 0.7.7: the SDK's own sandboxes fail the
@@ -23,14 +30,22 @@ head -c 512000 /dev/zero | tr '\\0' x
 """Two tests make `python` print 500 KiB. Debian has `python3`; BusyBox has no Python, so this script prints them."""
 
 
+INSIDE = os.environ.get("SUITE_INSIDE_KEY")
+"""In the cluster's network, the private key for podbayd."""
+
+
 class Suite(SandboxIntegrationTests):
     """Adapts the published suite."""
 
     PLACE = "local"
 
+    def settings(self, request):
+        """Where the sandbox is."""
+        return settings(self.PLACE)
+
     @pytest.fixture(scope="class")
-    def sandbox(self):
-        with PodbaySandbox(**settings(self.PLACE), env={"PATH": PATH}) as sandbox:
+    def sandbox(self, request):
+        with PodbaySandbox(**self.settings(request), env={"PATH": PATH}) as sandbox:
             assert sandbox.write("/workspace/.bin/python", PYTHON).error is None
             assert sandbox.execute("chmod +x /workspace/.bin/python").exit_code == 0
             yield sandbox
@@ -84,3 +99,48 @@ class TestRawReadOnly(Suite):
     """In a pod with a read-only root, as a non-root user."""
 
     PLACE = "raw-read-only"
+
+
+class TestAgentSandbox(Suite):
+    """In a pod of the agent-sandbox controller, with its stock Python runtime, by exec."""
+
+    PLACE = "agent-sandbox"
+
+
+class TestRouter(Suite):
+    """The same through agent-sandbox's router, at a URL."""
+
+    def settings(self, request):
+        """Where the sandbox is, and how it is reached."""
+        router = request.getfixturevalue("router")
+        key = {"private_key_file": str(router.key_file)}
+        return {**claims(), **key, "connection": "direct", "router_url": router.url}
+
+
+if INSIDE:
+
+    class TestInCluster(Suite):
+        """The same at the pod's own address."""
+
+        def settings(self, request):
+            """Where the sandbox is, and how it is reached."""
+            return {**claims(), "connection": "in-cluster", "private_key_file": INSIDE}
+
+
+def test_at_the_pods_address(router, tmp_path):
+    """Pods have no address outside of the cluster's network, so the suite runs again there."""
+    enter, kubeconfig = (
+        json.loads(os.environ["RIG_INSIDE"]),
+        json.loads(Path(os.environ["CLAIMS_KUBECONFIG"]).read_text()),
+    )
+    kubeconfig["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:6443"
+    inside = tmp_path / "kubeconfig"
+    inside.write_text(json.dumps(kubeconfig))
+    variables = {**os.environ, **RIG, "CLAIMS_KUBECONFIG": str(inside), "SUITE_INSIDE_KEY": str(router.key_file)}
+    pytest_there = [sys.executable, "-m", "pytest", __file__, "-k", "TestInCluster", "-p", "no:cacheprovider"]
+    done = subprocess.run([*enter, *pytest_there], env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert passed, done.stdout
+    assert int(passed[1]) > 50, done.stdout
+    assert "skipped" not in done.stdout, done.stdout

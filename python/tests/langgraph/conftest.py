@@ -16,14 +16,19 @@ def pytest_report_header() -> list[str]:
     return [f"podbay.langgraph: not tested, {MISSING}"] if MISSING else []
 
 
-@pytest.fixture(scope="session", params=["local", "raw"])
+@pytest.fixture(scope="session", params=["local", "raw", "agent-sandbox"])
 def settings(request):
     """The settings for each mode."""
     if request.param == "local":
         return {"mode": "local"}
     if not os.environ.get("PODBAY_RIG"):
         pytest.skip("PODBAY_RIG isn't set: no cluster (docs/testing.md)")
-    return {"mode": "raw", "image": "localhost/debian:1"}
+    if request.param == "raw":
+        return {"mode": "raw", "image": "localhost/debian:1"}
+    kubeconfig = os.environ.get("CLAIMS_KUBECONFIG")
+    if not kubeconfig:
+        pytest.skip("CLAIMS_KUBECONFIG isn't set: no cluster with agent-sandbox (docs/testing.md)")
+    return {"mode": "agent-sandbox", "template_name": "python", "kubeconfig": kubeconfig}
 
 
 @pytest.fixture

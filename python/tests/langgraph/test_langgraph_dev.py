@@ -23,7 +23,7 @@ sys.path.insert(0, {here!r})
 from obedient import ObedientModel
 from podbay.langgraph import SandboxManager
 
-manager = SandboxManager("local", tenant={tenant!r})
+manager = SandboxManager(tenant={tenant!r}, **{settings!r})
 graph = manager.create_agent(ObedientModel())
 """
 
@@ -34,10 +34,11 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def server(tmp_path):
+def server(tmp_path, settings):
     """Runs `langgraph dev` with one graph and returns its address."""
     tenant = tmp_path.name
-    (tmp_path / "agent.py").write_text(AGENT.format(here=str(Path(__file__).parent), tenant=tenant))
+    here = str(Path(__file__).parent)
+    (tmp_path / "agent.py").write_text(AGENT.format(here=here, tenant=tenant, settings=settings))
     (tmp_path / "langgraph.json").write_text(
         json.dumps({"dependencies": ["."], "graphs": {"agent": "./agent.py:graph"}})
     )
@@ -72,7 +73,7 @@ def _wait_for(port, process, log):
     pytest.fail(f"langgraph dev didn't start: {log.read_text()}")
 
 
-def test_a_thread_keeps_its_sandbox_from_run_to_run(server):
+def test_a_thread_keeps_its_sandbox_from_run_to_run(server, settings):
     from langgraph_sdk import get_client
 
     url, tenant, log = server
@@ -95,5 +96,5 @@ def test_a_thread_keeps_its_sandbox_from_run_to_run(server):
         assert states[1]["messages"][-1]["content"].startswith("first\n"), states
         assert states[1]["sandbox_id"] == podbay.sandbox_id(tenant, thread)
     finally:
-        podbay.Provider("local").delete(podbay.sandbox_id(tenant, thread))
+        podbay.Provider(**settings).delete(podbay.sandbox_id(tenant, thread))
     assert "BlockingError" not in log.read_text()

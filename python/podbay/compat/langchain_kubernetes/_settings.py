@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import podbay
+from podbay.compat._claims import connection
 
 if TYPE_CHECKING:
     from podbay.compat.langchain_kubernetes.config import KubernetesProviderConfig
@@ -16,7 +16,7 @@ MANAGED_BY = {"managed-by": "langchain-kubernetes"}
 """The label of every sandbox of this package, used to list them."""
 
 THREAD_ID = "thread-id"
-"""The label that has the thread of a sandbox, if the caller sets it."""
+"""The label that has the thread of a sandbox: set by the manager, or by the caller."""
 
 THREAD_SCOPED = {"scope": "thread"}
 """The label of sandboxes whose id is derived from a thread."""
@@ -63,6 +63,8 @@ def settings(config: KubernetesProviderConfig) -> dict[str, Any]:
         if not config.block_network:
             found["network"] = "host"
         return found
+    if config.mode == "agent-sandbox":
+        return found | _claims(config)
     found |= {name: value for name in _SAME if (value := getattr(config, name)) not in _UNSET}
     found |= {
         "block_network": config.block_network,
@@ -74,10 +76,7 @@ def settings(config: KubernetesProviderConfig) -> dict[str, Any]:
         "fs_group": _id(config.run_as_group),
         "seccomp_profile": config.seccomp_profile,
     }
-    if config.kube_api_url:
-        found["api_url"] = config.kube_api_url
-    if config.kube_token:
-        found["token"] = config.kube_token
+    found |= _cluster(config)
     if list(config.command) != _DEFAULT_COMMAND:
         found["command"] = list(config.command)
     if config.pod_template_overrides:
@@ -103,14 +102,32 @@ def _id(number: int | None) -> int | str:
     return "none" if number is None else number
 
 
+def _claims(config: KubernetesProviderConfig) -> dict[str, Any]:
+    """Returns the settings of mode agent-sandbox. What a pod looks like is the template's business."""
+    named = {"template_name": config.template_name, "warm_pool_name": config.warm_pool_name}
+    # The field decides, whatever else is set; a tunnel is its default.
+    router: dict[str, Any] = {
+        "connection_mode": config.connection_mode,
+        "gateway_name": config.gateway_name,
+        "gateway_namespace": config.gateway_namespace,
+        "api_url": config.api_url,
+    }
+    return {
+        "namespace": config.namespace,
+        "label_prefix": LABEL_PREFIX,
+        "startup_timeout": config.startup_timeout_seconds,
+        **{name: value for name, value in named.items() if value},
+        **_cluster(config),
+        **connection(server_port=config.server_port, **({} if config.connection_mode == "tunnel" else router)),
+    }
+
+
+def _cluster(config: KubernetesProviderConfig) -> dict[str, Any]:
+    given = {"api_url": config.kube_api_url, "token": config.kube_token}
+    return {name: value for name, value in given.items() if value}
+
+
 def _reject_unsupported(config: KubernetesProviderConfig) -> None:
-    # Podbay itself has agent-sandbox too, but not yet the router that this package's options for it are about.
-    modes = ("local", "raw")
-    if config.mode not in modes:
-        raise podbay.ConfigError(
-            f"mode={config.mode!r} isn't supported by this module yet, which supports {' and '.join(modes)}: "
-            "use mode='raw', which needs no controller in the cluster, or podbay.Sandbox(mode='agent-sandbox')"
-        )
     if config.mode == "raw" and config.seccomp_profile == "Localhost":
         raise ValueError(
             "seccomp_profile='Localhost' doesn't name a profile: pass the profile's path on the node, such as "

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import TYPE_CHECKING, Any, Optional, Self
 
 from langchain_core.runnables.config import RunnableConfig, ensure_config
 
 from podbay.compat.langchain_kubernetes import _settings
 from podbay.compat.langchain_kubernetes._provider_base import SandboxNotFoundError, translated
-from podbay.compat.langchain_kubernetes.backends.raw import RawK8sBackend
+from podbay.compat.langchain_kubernetes.backends.raw import RawK8sBackend, RawSandbox, backend_type
 from podbay.compat.langchain_kubernetes.provider import KubernetesProvider
 from podbay.compat.langchain_kubernetes.sandbox import KubernetesSandbox
+from podbay.deepagents import PodbaySandbox
 from podbay.langgraph import SANDBOX_KEY, SandboxManager
 
 if TYPE_CHECKING:
@@ -19,9 +21,17 @@ if TYPE_CHECKING:
 
     from podbay.compat.langchain_kubernetes._types import CleanupResult
     from podbay.compat.langchain_kubernetes.config import KubernetesProviderConfig
-    from podbay.deepagents import PodbaySandbox
 
 DEFAULT_SANDBOX_STATE_KEY = SANDBOX_KEY
+
+# The original's name, for which programs may have set a level.
+logger = logging.getLogger("langchain_kubernetes.manager")
+
+
+class LoggedManager(SandboxManager):
+    """Gives every thread a sandbox whose commands are logged."""
+
+    _backend_type = RawSandbox
 
 
 class KubernetesSandboxManager:
@@ -45,13 +55,15 @@ class KubernetesSandboxManager:
         self._ttl_seconds = ttl_seconds if ttl_seconds is not None else provider_config.ttl_seconds
         self._ttl_idle_seconds = ttl_idle_seconds if ttl_idle_seconds is not None else provider_config.ttl_idle_seconds
         labels = _settings.labels(provider_config, default_labels)
-        self._threads = SandboxManager(
+        manager = SandboxManager if backend_type(provider_config) is PodbaySandbox else LoggedManager
+        self._threads = manager(
             provider=self._provider.core,
             tenant=json.dumps(labels, sort_keys=True),
             labels=labels | _settings.THREAD_SCOPED,
             ttl=self._ttl_seconds,
             idle_ttl=self._ttl_idle_seconds,
             timeout=provider_config.default_exec_timeout,
+            thread_label=_settings.THREAD_ID,
         )
 
     def __repr__(self) -> str:
@@ -137,12 +149,14 @@ class KubernetesSandboxManager:
     def shutdown(self) -> None:
         """Deletes every sandbox that this manager created."""
         with translated():
-            self._threads.shutdown()
+            deleted = self._threads.shutdown()
+        logger.info("Shutdown: deleted sandboxes %s", deleted)
 
     async def ashutdown(self) -> None:
         """The async version of `shutdown`."""
         with translated():
-            await self._threads.ashutdown()
+            deleted = await self._threads.ashutdown()
+        logger.info("Shutdown: deleted sandboxes %s", deleted)
 
     def __enter__(self) -> Self:
         return self

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from podbay.compat.langchain_kubernetes.config import KubernetesProviderConfig
 
-logger = logging.getLogger(__name__)
+# The original's name, for which programs may have set a level.
+logger = logging.getLogger("langchain_kubernetes.provider")
 
 _STATUS = ("running", "warm", "pending", "terminated")
 
@@ -62,7 +63,8 @@ class KubernetesProvider(SandboxProvider):
             except SandboxNotFoundError:
                 logger.info("the sandbox %s no longer exists, creating a new one", sandbox_id)
         with translated():
-            return self._wrapped(self.core.get_or_create(**self._wanted(labels, ttl_seconds, ttl_idle_seconds)))
+            sandbox = self.core.get_or_create(**self._wanted(labels, ttl_seconds, ttl_idle_seconds))
+        return self._created(sandbox)
 
     async def aget_or_create(
         self,
@@ -80,17 +82,20 @@ class KubernetesProvider(SandboxProvider):
             except SandboxNotFoundError:
                 logger.info("the sandbox %s no longer exists, creating a new one", sandbox_id)
         with translated():
-            return self._wrapped(await self.core.aget_or_create(**self._wanted(labels, ttl_seconds, ttl_idle_seconds)))
+            sandbox = await self.core.aget_or_create(**self._wanted(labels, ttl_seconds, ttl_idle_seconds))
+        return self._created(sandbox)
 
     def reconnect(self, sandbox_id: str) -> KubernetesSandbox:
         """Returns the sandbox with this id; raises `SandboxNotFoundError` if it no longer exists."""
         with translated():
-            return self._wrapped(self.core.reconnect(sandbox_id))
+            sandbox = self.core.reconnect(sandbox_id)
+        return self._reconnected(sandbox)
 
     async def areconnect(self, sandbox_id: str) -> KubernetesSandbox:
         """The async version of `reconnect`."""
         with translated():
-            return self._wrapped(await self.core.areconnect(sandbox_id))
+            sandbox = await self.core.areconnect(sandbox_id)
+        return self._reconnected(sandbox)
 
     def list(
         self,
@@ -120,11 +125,13 @@ class KubernetesProvider(SandboxProvider):
         """Deletes a sandbox and everything that belongs to it. It is no error if it no longer exists."""
         with translated():
             self.core.delete(sandbox_id)
+        logger.info("Deleted sandbox %s", sandbox_id)
 
     async def adelete(self, *, sandbox_id: str, **kwargs: Any) -> None:  # noqa: ARG002
         """The async version of `delete`."""
         with translated():
             await self.core.adelete(sandbox_id)
+        logger.info("Deleted sandbox %s", sandbox_id)
 
     def cleanup(self, max_idle_seconds: int | None = None) -> CleanupResult:
         """Deletes expired sandboxes, and those that have been idle for `max_idle_seconds`."""
@@ -176,6 +183,15 @@ class KubernetesProvider(SandboxProvider):
             "idle_ttl": ttl_idle_seconds if ttl_idle_seconds is not None else config.ttl_idle_seconds,
         }
 
+    def _created(self, sandbox: podbay.Sandbox) -> KubernetesSandbox:
+        mode, namespace = self._config.mode, self._config.namespace
+        logger.info("Created sandbox %s (mode=%s, namespace=%s)", sandbox.id, mode, namespace)
+        return self._wrapped(sandbox)
+
+    def _reconnected(self, sandbox: podbay.Sandbox) -> KubernetesSandbox:
+        logger.info("Reconnected to sandbox %s (mode=%s)", sandbox.id, self._config.mode)
+        return self._wrapped(sandbox)
+
     def _wrapped(self, sandbox: podbay.Sandbox) -> KubernetesSandbox:
         return KubernetesSandbox(backend=RawK8sBackend(sandbox=sandbox, config=self._config))
 
@@ -185,15 +201,20 @@ class KubernetesProvider(SandboxProvider):
     def _info(self, listed: podbay.Listed) -> SandboxInfo:
         created = _moment(listed.created)
         active = None if listed.active is None else _moment(listed.active)
-        annotations = {"created-at": created}
-        if active is not None:
-            annotations["last-activity"] = active
+        annotations = {
+            "created-at": created,
+            "last-activity": active,
+            "ttl-seconds": _seconds(listed.ttl),
+            "ttl-idle-seconds": _seconds(listed.idle_ttl),
+        }
         return SandboxInfo(
             id=listed.id,
-            namespace=self._config.namespace,
+            namespace=listed.namespace or self._config.namespace,
             thread_id=listed.labels.get(_settings.THREAD_ID),
             labels={_settings.LABEL_PREFIX + key: value for key, value in listed.labels.items()},
-            annotations={_settings.LABEL_PREFIX + key: value for key, value in annotations.items()},
+            annotations={
+                _settings.LABEL_PREFIX + key: value for key, value in annotations.items() if value is not None
+            },
             created_at=created,
             last_activity=active,
             status=listed.phase,
@@ -205,6 +226,10 @@ def _query(cursor: str | None, labels: dict[str, str] | None, status: str | None
         raise ValueError(f"Unknown status: {status!r}. Use one of {', '.join(_STATUS)}.")
     wanted = {_settings.without_prefix(key): value for key, value in (labels or {}).items()}
     return {"labels": wanted | _settings.MANAGED_BY, "status": status, "cursor": cursor}
+
+
+def _seconds(limit: float | None) -> str | None:
+    return None if limit is None else str(int(limit))
 
 
 def _moment(seconds: float) -> str:
@@ -219,22 +244,25 @@ def _cleaned(cleaned: podbay.Cleaned) -> CleanupResult:
 
 def _counted(found: builtins.list[SandboxInfo], idle_threshold_seconds: int) -> ProviderStats:
     now = datetime.now(UTC)
-    idle = threads = 0
+    idle = unnamed = 0
     named: set[str] = set()
     scoped = {_settings.LABEL_PREFIX + key: value for key, value in _settings.THREAD_SCOPED.items()}.items()
     for info in found:
         last = info.last_activity or info.created_at
         quiet = last is not None and (now - datetime.fromisoformat(last)).total_seconds() > idle_threshold_seconds
         idle += info.status == "running" and quiet
-        threads += scoped <= info.labels.items()
-        named |= {info.thread_id} if info.thread_id is not None else set()
+        if info.thread_id is not None:
+            named.add(info.thread_id)
+        else:
+            # Sandboxes of threads from before their names were labels.
+            unnamed += scoped <= info.labels.items()
     status = [info.status for info in found]
     return ProviderStats(
         total=len(found),
         running=status.count("running"),
         warm=status.count("warm"),
         idle=idle,
-        thread_ids=threads + len(named),
+        thread_ids=unnamed + len(named),
     )
 
 

@@ -6,7 +6,9 @@ from langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig
 
 
 async def main():
-    provider = KubernetesProvider(KubernetesProviderConfig(mode=MODE, image=IMAGE, namespace=NAMESPACE))
+    provider = KubernetesProvider(
+        KubernetesProviderConfig(mode=MODE, template_name=TEMPLATE, image=IMAGE, namespace=NAMESPACE)
+    )
     sandbox = await provider.aget_or_create()
     try:
         result = await sandbox.aexecute("echo async")

@@ -10,7 +10,9 @@ def my_custom_tool(text: str) -> str:
     return text
 
 
-with KubernetesSandboxManager(KubernetesProviderConfig(mode=MODE, image=IMAGE, namespace=NAMESPACE)) as manager:
+with KubernetesSandboxManager(
+    KubernetesProviderConfig(mode=MODE, template_name=TEMPLATE, image=IMAGE, namespace=NAMESPACE)
+) as manager:
     graph = manager.create_agent(
         llm,
         system_prompt="You are a data analyst. Always save outputs to /workspace/output/.",

@@ -8,7 +8,7 @@ from langchain_kubernetes import KubernetesProviderConfig, KubernetesSandboxMana
 from langgraph.checkpoint.memory import MemorySaver
 
 manager = KubernetesSandboxManager(
-    KubernetesProviderConfig(mode=MODE, image=IMAGE, namespace=NAMESPACE),
+    KubernetesProviderConfig(mode=MODE, template_name=TEMPLATE, image=IMAGE, namespace=NAMESPACE),
     ttl_idle_seconds=1800,
 )
 

@@ -6,7 +6,11 @@ from langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig
 
 provider = KubernetesProvider(
     KubernetesProviderConfig(
-        mode=MODE, image=IMAGE, namespace=NAMESPACE, workdir="/app" if MODE == "raw" else "/workspace"
+        mode=MODE,
+        template_name=TEMPLATE,
+        image=IMAGE,
+        namespace=NAMESPACE,
+        workdir="/app" if MODE == "raw" else "/workspace",
     )
 )
 APP = "/app" if MODE == "raw" else "/workspace"

@@ -3,7 +3,7 @@
 from langchain_kubernetes import KubernetesProviderConfig, KubernetesSandboxManager
 
 manager = KubernetesSandboxManager(
-    KubernetesProviderConfig(mode=MODE, image=IMAGE, namespace=NAMESPACE),
+    KubernetesProviderConfig(mode=MODE, template_name=TEMPLATE, image=IMAGE, namespace=NAMESPACE),
     ttl_idle_seconds=1800,
     default_labels={"app": "my-agent"},
 )
@@ -21,7 +21,9 @@ try:
 
     from langchain_kubernetes import KubernetesProvider
 
-    provider = KubernetesProvider(KubernetesProviderConfig(mode=MODE, image=IMAGE, namespace=NAMESPACE))
+    provider = KubernetesProvider(
+        KubernetesProviderConfig(mode=MODE, template_name=TEMPLATE, image=IMAGE, namespace=NAMESPACE)
+    )
     listed = provider.list(labels={"app": "my-agent"}).sandboxes
     assert first["sandbox_id"] in [sandbox.id for sandbox in listed]
 finally:

@@ -10,7 +10,7 @@ from langgraph.checkpoint.memory import MemorySaver
 from langgraph.graph import END, StateGraph
 from langgraph.graph.message import add_messages
 
-config = KubernetesProviderConfig(mode=MODE, image=IMAGE, namespace=NAMESPACE)
+config = KubernetesProviderConfig(mode=MODE, template_name=TEMPLATE, image=IMAGE, namespace=NAMESPACE)
 manager = KubernetesSandboxManager(
     config,
     ttl_seconds=3600,
@@ -48,6 +48,13 @@ async def main():
     second = await graph.ainvoke({"messages": [("user", "run cat file")]}, thread)
     assert said(second).startswith("kept\n")
     assert second["sandbox_id"] == first["sandbox_id"]
+
+    # Lists name the thread of a sandbox that the manager created.
+    [info] = [info for info in manager._provider.list() if info.id == first["sandbox_id"]]
+    assert info.thread_id == THREAD
+    assert info.annotations["langchain-kubernetes.bitkaio.com/ttl-seconds"] == "3600"
+    assert info.annotations["langchain-kubernetes.bitkaio.com/ttl-idle-seconds"] == "1800"
+    assert manager._provider.stats().thread_ids >= 1
 
     # "Lower-level: acquire a sandbox from state manually"
     sandbox = await manager.get_or_reconnect(first["sandbox_id"])

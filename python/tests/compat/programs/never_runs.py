@@ -7,6 +7,7 @@ from langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig
 provider = KubernetesProvider(
     KubernetesProviderConfig(
         mode=MODE,
+        template_name=TEMPLATE,
         namespace=NAMESPACE,
         image="localhost/no-such-image:1",
         image_pull_policy="Never",

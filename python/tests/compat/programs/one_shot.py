@@ -3,7 +3,9 @@
 from deepagents import create_deep_agent
 from langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig
 
-provider = KubernetesProvider(KubernetesProviderConfig(mode=MODE, image=IMAGE, namespace=NAMESPACE))
+provider = KubernetesProvider(
+    KubernetesProviderConfig(mode=MODE, template_name=TEMPLATE, image=IMAGE, namespace=NAMESPACE)
+)
 
 sandbox = provider.get_or_create()
 try:

@@ -4,7 +4,9 @@ import asyncio
 
 from langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig, SandboxNotFoundError
 
-provider = KubernetesProvider(KubernetesProviderConfig(mode=MODE, image=IMAGE, namespace=NAMESPACE))
+provider = KubernetesProvider(
+    KubernetesProviderConfig(mode=MODE, template_name=TEMPLATE, image=IMAGE, namespace=NAMESPACE)
+)
 made = []
 
 
@@ -32,7 +34,9 @@ try:
     assert other.id not in ("existing-id", sandbox.id)
 
     # Another provider, as in another process, finds the same sandbox.
-    elsewhere = KubernetesProvider(KubernetesProviderConfig(mode=MODE, image=IMAGE, namespace=NAMESPACE))
+    elsewhere = KubernetesProvider(
+        KubernetesProviderConfig(mode=MODE, template_name=TEMPLATE, image=IMAGE, namespace=NAMESPACE)
+    )
     assert elsewhere.reconnect(sandbox.id).execute("cat file").output == "kept\n"
     try:
         elsewhere.reconnect("a1b2c3d4")
@@ -56,6 +60,10 @@ try:
     assert found.labels["langchain-kubernetes.bitkaio.com/managed-by"] == "langchain-kubernetes"
     assert found.thread_id == "a thread with spaces/and more"
     assert found.created_at.startswith("20")
+    prefix = "langchain-kubernetes.bitkaio.com/"
+    assert found.annotations[prefix + "created-at"] == found.created_at
+    assert found.annotations[prefix + "ttl-seconds"] == "3600"
+    assert found.annotations[prefix + "ttl-idle-seconds"] == "600"
     assert sandbox.id not in [sb.id for sb in response.sandboxes]
     next_page = provider.list(cursor=response.cursor)
     assert next_page.cursor is None

@@ -4,6 +4,7 @@ from langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig
 
 config = KubernetesProviderConfig(
     mode=MODE,
+    template_name=TEMPLATE,
     namespace=NAMESPACE,
     image=IMAGE,
     image_pull_policy="IfNotPresent",

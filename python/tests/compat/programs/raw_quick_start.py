@@ -5,6 +5,7 @@ from langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig
 provider = KubernetesProvider(
     KubernetesProviderConfig(
         mode=MODE,
+        template_name=TEMPLATE,
         namespace=NAMESPACE,
         image=IMAGE,
     )

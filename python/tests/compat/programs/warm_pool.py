@@ -7,6 +7,7 @@ from langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig
 provider = KubernetesProvider(
     KubernetesProviderConfig(
         mode=MODE,
+        template_name=TEMPLATE,
         namespace=NAMESPACE,
         image=IMAGE,
         warm_pool_size=2,

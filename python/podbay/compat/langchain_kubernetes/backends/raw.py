@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 import podbay
+from podbay.compat._operation_log import FirstCharacters, LoggedSandbox
 from podbay.compat.langchain_kubernetes import _settings
 from podbay.compat.langchain_kubernetes._provider_base import translated
 from podbay.deepagents import PodbaySandbox
@@ -15,6 +16,18 @@ if TYPE_CHECKING:
     from podbay.compat.langchain_kubernetes.config import KubernetesProviderConfig
 
 _TTL = _settings.LABEL_PREFIX + "ttl-seconds"
+_log = FirstCharacters("langchain_kubernetes.backends.raw")
+
+
+class RawSandbox(LoggedSandbox):
+    """A backend that logs the beginning of each command."""
+
+    _operation_log = _log
+
+
+def backend_type(config: KubernetesProviderConfig) -> type[PodbaySandbox]:
+    """Returns the backend for a mode: langchain-kubernetes logs no commands of agent-sandbox's."""
+    return PodbaySandbox if config.mode == "agent-sandbox" else RawSandbox
 
 
 class RawK8sBackend:
@@ -25,7 +38,7 @@ class RawK8sBackend:
 
     def __init__(self, *, sandbox: podbay.Sandbox, config: KubernetesProviderConfig) -> None:
         self._sandbox = sandbox
-        self.native = PodbaySandbox(sandbox=sandbox, timeout=config.default_exec_timeout)
+        self.native = backend_type(config)(sandbox=sandbox, timeout=config.default_exec_timeout)
 
     def __repr__(self) -> str:
         return f"RawK8sBackend({self.id!r})"
@@ -53,6 +66,7 @@ class RawK8sBackend:
 
     def cleanup(self) -> None:
         """Deletes the sandbox and everything that belongs to it. It is no error if it no longer exists."""
+        _log.logger.info("Cleaning up raw sandbox %s", self.id)
         with translated():
             self._sandbox.destroy()
 
