@@ -75,7 +75,7 @@ fn build(out: &Path) -> PathBuf {
         // Lets tests imitate older kernels, which nobody else has a use for.
         cargo.args(["--features", "older-landlock"]);
         // Linking as one unit takes most of the time, and whoever changes podbayd waits for it after each change.
-        cargo.env("CARGO_PROFILE_DAEMON_LTO", "off").env("CARGO_PROFILE_DAEMON_CODEGEN_UNITS", "16");
+        cargo.env("CARGO_PROFILE_DAEMON_LTO", "off").env("CARGO_PROFILE_DAEMON_CODEGEN_UNITS", "4");
     }
     let status = cargo.status().expect("cargo can be run");
     assert!(status.success(), "building podbayd failed: {status}");

@@ -13,7 +13,7 @@ use podbay_proto::session::GREETING;
 use rustix::fs::FileType;
 
 use crate::serve::fd_handover::{DRAIN_TIME, HANDOVER};
-use crate::{descriptors, state_file, sys};
+use crate::{descriptors, exchange, state_file, sys};
 
 /// How long to wait for a daemon that somebody else is starting.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -33,16 +33,19 @@ pub struct DaemonOptions {
     pub without_command_filter: bool,
 }
 
-/// Connects, and returns when either side closes the connection.
+/// Connects, and returns when either side closes the connection; or opens a stream for `podbayd exchange`, and returns then.
 ///
 /// # Errors
 /// When no daemon can be reached or started.
-pub fn run(state: &Path, options: &DaemonOptions) -> io::Result<()> {
+pub fn run(state: &Path, options: &DaemonOptions, session: Option<String>) -> io::Result<()> {
     // Commands run as the same user, and podbayd trusts this process.
     sys::set_undumpable();
     let socket = connect_or_start(state, options)?;
     writeln!(io::stdout(), "{GREETING}")?;
     io::stdout().flush()?;
+    if let Some(session) = session {
+        return exchange::open(&socket, state, session);
+    }
     if is_pipe(io::stdin()) && is_pipe(io::stdout()) {
         if hand_over(&socket)? {
             return Ok(());
@@ -104,7 +107,7 @@ fn connect_soon(state: &Path) -> Option<UnixStream> {
 }
 
 /// A socket's address has room for 107 bytes, so the path is relative to the state directory.
-fn connect(state: &Path) -> io::Result<UnixStream> {
+pub(crate) fn connect(state: &Path) -> io::Result<UnixStream> {
     std::env::set_current_dir(state)?;
     UnixStream::connect(SOCKET)
 }

@@ -9,24 +9,36 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use podbay_jail::CommandFilter;
+use podbay_proto::exchange::ExchangeRequest;
+use podbay_proto::layout::listen_env;
 use podbayd::command_restrictions::CommandRestrictions;
 use podbayd::stderr_log::log_error;
-use podbayd::{connect, sealed, self_install, serve, supervise, sys, zygote};
+use podbayd::{connect, exchange, sealed, self_install, serve, supervise, sys, zygote};
 
 const HELP: &str = "\
 podbayd does the work in a Podbay sandbox. The `podbay` command starts it; you rarely run it yourself.
 
   podbayd serve --state DIR [--workdir DIR] [--listen ADDRESS:PORT]… [--socket-fd N] [--ready-fd N]
-      Serves requests on the unix socket DIR/podbayd.sock and, with --listen, on TCP. TCP clients must present the
-      token from the environment variable PODBAY_TOKEN; without a token, pass --allow-anyone.
+      Serves requests on the unix socket DIR/podbayd.sock and, with --listen or PODBAYD_LISTEN, on TCP. TCP
+      clients must present a token for this very container, signed with the private key of one of the public keys in
+      PODBAYD_PUBLIC_KEYS (or in the file PODBAYD_PUBLIC_KEYS_FILE). podbayd learns which container it is from
+      PODBAYD_NAMESPACE, PODBAYD_POD_UID and PODBAYD_CONTAINER.
       podbayd exits --ttl SECONDS after its start, or after --idle-ttl SECONDS without use. With --ends-container it
       then also terminates the container's first process; restarting the container doesn't reset the clock.
       Commands run under a seccomp filter unless --no-command-filter is given.
+      With --runtime-api ADDRESS:PORT or PODBAYD_RUNTIME_API (8888, say), podbayd also serves the HTTP API of agent-sandbox's
+      Python runtime there, for files below SANDBOX_BASE_DIR (by default the working directory). That API has no
+      authentication: whoever can reach the port can run commands in the sandbox.
   podbayd supervise --dir DIR
       Creates and supervises the local sandbox that DIR/spec.json describes.
   podbayd connect --state DIR [--workdir DIR] [--ttl SECONDS] [--idle-ttl SECONDS] [--ends-container]
-                  [--no-command-filter]
-      Connects standard input and output to the running daemon; starts one if there is none.
+                  [--no-command-filter] [--exchange SESSION]
+      Connects standard input and output to the running daemon; starts one if there is none. With --exchange it opens a
+      stream for `podbayd exchange` instead, and prints where that finds it.
+  podbayd exchange --state DIR --session SESSION --number N --offset BYTES --acknowledged BYTES --most BYTES --wait MS
+                   [--data BASE64 | --from FILE] [--close]
+      Hands some of a stream's bytes to the running daemon, waits for some of the daemon's, and prints them: for clients
+      that can only run single commands in the container. FILE is removed.
   podbayd --version
 ";
 
@@ -46,13 +58,13 @@ struct Arguments {
     state: Option<PathBuf>,
     workdir: Option<PathBuf>,
     listen: Vec<std::net::SocketAddr>,
+    runtime_api: Vec<std::net::SocketAddr>,
     socket: Option<i32>,
     ready: Option<i32>,
     ttl: Option<Duration>,
     idle_ttl: Option<Duration>,
     dir: Option<PathBuf>,
     restrictions: Option<String>,
-    allow_anyone: bool,
     ends_container: bool,
     sealed: bool,
     without_command_filter: bool,
@@ -61,6 +73,9 @@ struct Arguments {
     lock: Option<PathBuf>,
     bytes: Option<u64>,
     digest: Option<String>,
+    data: Option<String>,
+    exchange: Option<String>,
+    request: ExchangeRequest,
 }
 
 impl Arguments {
@@ -69,16 +84,16 @@ impl Arguments {
         let mut arguments = Self { command: text(words.next().ok_or(HELP)?)?, ..Self::default() };
         while let Some(word) = words.next() {
             let flag = text(word)?;
-            if flag == "--allow-anyone" {
-                arguments.allow_anyone = true;
-                continue;
-            }
             if flag == "--ends-container" {
                 arguments.ends_container = true;
                 continue;
             }
             if flag == "--no-command-filter" {
                 arguments.without_command_filter = true;
+                continue;
+            }
+            if flag == "--close" {
+                arguments.request.close = true;
                 continue;
             }
             // Internal: this is a sealed copy already, or there can be none.
@@ -97,6 +112,14 @@ impl Arguments {
                 "--to" => arguments.to = Some(value.into()),
                 "--lock" => arguments.lock = Some(value.into()),
                 "--digest" => arguments.digest = Some(text(value)?),
+                "--exchange" => arguments.exchange = Some(text(value)?),
+                "--session" => arguments.request.session = text(value)?,
+                "--data" => arguments.data = Some(text(value)?),
+                "--number" => arguments.request.number = count(&flag, text(value)?)?,
+                "--offset" => arguments.request.offset = count(&flag, text(value)?)?,
+                "--acknowledged" => arguments.request.acknowledged = count(&flag, text(value)?)?,
+                "--most" => arguments.request.most = count(&flag, text(value)?)? as usize,
+                "--wait" => arguments.request.wait_ms = count(&flag, text(value)?)?,
                 "--bytes" => arguments.bytes = text(value)?.parse().ok(),
                 "--dir" => arguments.dir = Some(value.into()),
                 "--restrictions" => arguments.restrictions = Some(text(value)?),
@@ -104,13 +127,8 @@ impl Arguments {
                 "--idle-ttl" => arguments.idle_ttl = Some(Duration::from_secs(seconds(&flag, text(value)?)?)),
                 "--socket-fd" => arguments.socket = Some(number(value)?),
                 "--ready-fd" => arguments.ready = Some(number(value)?),
-                "--listen" => {
-                    let address = text(value)?;
-                    let parsed = address
-                        .parse()
-                        .map_err(|_| format!("{address} isn't an address and port such as 0.0.0.0:8780"))?;
-                    arguments.listen.push(parsed);
-                }
+                "--listen" => arguments.listen.push(address(text(value)?)?),
+                "--runtime-api" => arguments.runtime_api.push(address(text(value)?)?),
                 _ => return Err(format!("unknown flag {flag}; see `podbayd --help`")),
             }
         }
@@ -142,7 +160,19 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
                 ends_container: arguments.ends_container,
                 without_command_filter: arguments.without_command_filter,
             };
-            connect::run(&state, &start).map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string())
+            connect::run(&state, &start, arguments.exchange)
+                .map(|()| ExitCode::SUCCESS)
+                .map_err(|error| error.to_string())
+        }
+        "exchange" => {
+            let state = arguments.state()?;
+            let input = match (arguments.data, arguments.from) {
+                (Some(data), _) => exchange::Input::Word(data),
+                (None, Some(file)) => exchange::Input::File(file),
+                (None, None) => exchange::Input::Nothing,
+            };
+            let exchanged = exchange::run(&state, arguments.request, input);
+            exchanged.map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string())
         }
         "supervise" => {
             let dir = arguments.dir.ok_or("--dir DIR is required: the sandbox's directory")?;
@@ -191,28 +221,25 @@ fn seconds(flag: &str, value: String) -> Result<u64, String> {
     value.parse().map_err(|_| format!("{flag} needs a number of seconds, not {value:?}"))
 }
 
+fn count(flag: &str, value: String) -> Result<u64, String> {
+    value.parse().map_err(|_| format!("{flag} needs a number, not {value:?}"))
+}
+
+fn address(text: String) -> Result<std::net::SocketAddr, String> {
+    text.parse().map_err(|_| format!("{text} isn't an address and port such as 0.0.0.0:7777"))
+}
+
 fn inherited(fd: i32) -> Result<OwnedFd, String> {
     sys::inherited(fd).map_err(|error| format!("descriptor {fd} can't be used: {error}"))
 }
 
 fn serve_options(arguments: &Arguments) -> Result<serve::Options, String> {
-    let token = match std::env::var("PODBAY_TOKEN") {
-        Ok(token) if !token.is_empty() => serve::Token::new(token),
-        _ if !arguments.listen.is_empty() && !arguments.allow_anyone => {
-            return Err(
-                "listening on TCP requires a token in PODBAY_TOKEN, or --allow-anyone if the network itself is \
-                 protected"
-                    .to_owned(),
-            );
-        }
-        _ => serve::Token::default(),
-    };
     Ok(serve::Options {
         state: arguments.state()?,
         workdir: arguments.workdir.clone(),
         socket: arguments.socket.map(inherited).transpose()?,
-        listen: arguments.listen.clone(),
-        token,
+        listen: listening(arguments)?,
+        runtime_api: runtime_api(arguments),
         ttl: arguments.ttl,
         idle_ttl: arguments.idle_ttl,
         ends_container: arguments.ends_container,
@@ -227,4 +254,27 @@ fn serve_options(arguments: &Arguments) -> Result<serve::Options, String> {
         },
         ..serve::Options::default()
     })
+}
+
+/// Where and for whom to listen on TCP. What was asked for by a flag has to work. The environment is another matter: a sandbox
+/// that can't be reached over TCP can still be reached by exec, and one whose podbayd doesn't start can't.
+fn listening(arguments: &Arguments) -> Result<Option<serve::Listening>, String> {
+    if !arguments.listen.is_empty() {
+        return serve::Listening::from_environment(arguments.listen.clone(), true).map(Some);
+    }
+    let Some(text) = std::env::var(listen_env::LISTEN).ok().filter(|text| !text.is_empty()) else { return Ok(None) };
+    let listening =
+        serve::Listening::addresses(&text).and_then(|addresses| serve::Listening::from_environment(addresses, false));
+    Ok(listening.map_err(|error| log_error(format!("not listening on TCP: {error}"))).ok())
+}
+
+/// Where to serve the stock runtime's API, if anywhere.
+fn runtime_api(arguments: &Arguments) -> Option<serve::RuntimeOptions> {
+    if !arguments.runtime_api.is_empty() {
+        return Some(serve::RuntimeOptions::from_environment(arguments.runtime_api.clone(), true));
+    }
+    let text = std::env::var(listen_env::RUNTIME_API).ok().filter(|text| !text.is_empty())?;
+    let addresses = serve::Listening::addresses(&text);
+    let addresses = addresses.map_err(|error| log_error(format!("{}: {error}", listen_env::RUNTIME_API))).ok()?;
+    Some(serve::RuntimeOptions::from_environment(addresses, false))
 }

@@ -25,7 +25,7 @@ fn describe(error: &io::Error) -> (ErrorCode, Option<&'static str>) {
     let Some(errno) = Errno::from_io_error(error) else {
         // cap-std reports an attempt to leave the root without an error number.
         return match error.kind() {
-            io::ErrorKind::PermissionDenied => (Code::EscapesRoot, Some("leads out of the root of this scope")),
+            io::ErrorKind::PermissionDenied => (Code::EscapesRoot, Some("is outside the root directory")),
             io::ErrorKind::InvalidInput => (Code::InvalidPath, None),
             _ => (Code::Io, None),
         };

@@ -197,7 +197,7 @@ impl<'a> Resolver<'a> {
                     Some(below) => Ok((below.to_vec(), shown)),
                     None => {
                         let message =
-                            format!("is outside the root '{}' of this scope", RawPath::from(absolute(&root.names)));
+                            format!("is outside the root directory '{}'", RawPath::from(absolute(&root.names)));
                         Err(Error::at(ErrorCode::EscapesRoot, path, message))
                     }
                 }
@@ -249,7 +249,7 @@ impl<'a> Resolver<'a> {
                         let target = target.into_bytes();
                         let mut next = if target.starts_with(b"/") { Vec::new() } else { parent.to_vec() };
                         if target.starts_with(b"/") && self.root.is_some() {
-                            let message = "is an absolute link, which leads out of the root of this scope";
+                            let message = "is an absolute symbolic link that points outside the root directory";
                             return Err(Error::at(ErrorCode::EscapesRoot, path, message));
                         }
                         next.extend(names(&target));
@@ -316,8 +316,8 @@ impl<'a> Resolver<'a> {
             };
             if !allowed {
                 let message = match self.rules.allows(&path) {
-                    true => "contains something that a path rule of this scope protects",
-                    false => "a path rule of this scope forbids it",
+                    true => "contains files that a path rule protects",
+                    false => "denied by a path rule",
                 };
                 return Err(Error::at(ErrorCode::PolicyDenied, &resolved.asked, message));
             }

@@ -71,6 +71,7 @@ impl PendingWrite {
             in_place: done.in_place,
             mode: mode(&done.stat),
             modified: modified(&done.stat),
+            line_breaks: None,
         })
     }
 

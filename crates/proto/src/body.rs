@@ -140,26 +140,50 @@ where
     /// # Errors
     /// `too_large` when it has more than `most` bytes, or when the body is cut.
     pub async fn collect(&mut self, most: usize) -> Result<Bytes> {
-        let first = std::mem::take(&mut self.first);
-        let Some(second) = next_piece(&mut self.rest).await? else { return bounded(first, most) };
-        let mut all = BytesMut::from(&first[..]);
-        all.extend_from_slice(&second);
-        while let Some(piece) = next_piece(&mut self.rest).await? {
-            if all.len() + piece.len() > most {
-                return Err(too_large(most));
-            }
-            all.extend_from_slice(&piece);
+        let mut payload = PayloadBuffer::at_most(most);
+        while let Some(piece) = self.next().await? {
+            payload.push(piece)?;
         }
-        bounded(all.freeze(), most)
+        Ok(payload.into_bytes())
     }
 }
 
-fn bounded(bytes: Bytes, most: usize) -> Result<Bytes> {
-    if bytes.len() > most { Err(too_large(most)) } else { Ok(bytes) }
+/// A payload that is put together from its pieces. Most have one, which isn't copied.
+#[derive(Debug)]
+pub struct PayloadBuffer {
+    most: usize,
+    first: Bytes,
+    all: BytesMut,
 }
 
-fn too_large(most: usize) -> Error {
-    Error::new(ErrorCode::TooLarge, format!("the message's payload exceeds this operation's limit of {most} bytes"))
+impl PayloadBuffer {
+    /// One that may have so many bytes.
+    pub fn at_most(most: usize) -> Self {
+        Self { most, first: Bytes::new(), all: BytesMut::new() }
+    }
+
+    /// Adds a piece.
+    ///
+    /// # Errors
+    /// `too_large`.
+    pub fn push(&mut self, piece: Bytes) -> Result<()> {
+        if self.first.len() + self.all.len() + piece.len() > self.most {
+            let message = format!("the message's payload exceeds this operation's limit of {} bytes", self.most);
+            return Err(Error::new(ErrorCode::TooLarge, message));
+        }
+        if self.first.is_empty() && self.all.is_empty() {
+            self.first = piece;
+        } else {
+            self.all.extend_from_slice(&std::mem::take(&mut self.first));
+            self.all.extend_from_slice(&piece);
+        }
+        Ok(())
+    }
+
+    /// All of it.
+    pub fn into_bytes(self) -> Bytes {
+        if self.all.is_empty() { self.first } else { self.all.freeze() }
+    }
 }
 
 async fn next_piece<B: Body<Data = Bytes> + Unpin>(body: &mut B) -> Result<Option<Bytes>>

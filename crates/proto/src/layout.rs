@@ -40,3 +40,45 @@ pub const EXEC_DIR: &str = "exec";
 
 /// In the state directory: replaces [`ARTEFACT_PATHS`] where those can't be created.
 pub const ARTEFACT_DIR: &str = "artefacts";
+
+/// Environment variables of a podbayd that listens on TCP. A pod's template sets them, or the exec that starts podbayd.
+pub mod listen_env {
+    /// Where to listen: a port, or an address and a port.
+    pub const LISTEN: &str = "PODBAYD_LISTEN";
+    /// One or two public keys, separated by commas or white space.
+    pub const PUBLIC_KEYS: &str = "PODBAYD_PUBLIC_KEYS";
+    /// A file with the public keys, read again for every connection. It wins over [`PUBLIC_KEYS`].
+    pub const PUBLIC_KEYS_FILE: &str = "PODBAYD_PUBLIC_KEYS_FILE";
+    /// The pod's namespace.
+    pub const NAMESPACE: &str = "PODBAYD_NAMESPACE";
+    /// The pod's name; may be missing.
+    pub const POD: &str = "PODBAYD_POD";
+    /// The pod's UID.
+    pub const POD_UID: &str = "PODBAYD_POD_UID";
+    /// The container's name.
+    pub const CONTAINER: &str = "PODBAYD_CONTAINER";
+    /// The sandbox's id; may be missing.
+    pub const SANDBOX: &str = "PODBAYD_SANDBOX";
+    /// The name of the Sandbox (`agents.x-k8s.io`) whose pod this is: the pod's own name, by the downward API. With it, tokens
+    /// that name that Sandbox and no pod are accepted; may be missing.
+    pub const SANDBOX_OBJECT: &str = "PODBAYD_SANDBOX_OBJECT";
+    /// `1` to accept connections from the pod itself, for sidecars that pass connections on.
+    pub const ALLOW_LOCAL: &str = "PODBAYD_ALLOW_LOCAL";
+    /// Where to serve the API of agent-sandbox's stock runtime, which has no authentication: a port, or an address and a port.
+    pub const RUNTIME_API: &str = "PODBAYD_RUNTIME_API";
+
+    /// All of them. They are podbayd's, and its commands don't inherit them.
+    pub const ALL: [&str; 11] = [
+        LISTEN,
+        PUBLIC_KEYS,
+        PUBLIC_KEYS_FILE,
+        NAMESPACE,
+        POD,
+        POD_UID,
+        CONTAINER,
+        SANDBOX,
+        SANDBOX_OBJECT,
+        ALLOW_LOCAL,
+        RUNTIME_API,
+    ];
+}

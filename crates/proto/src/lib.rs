@@ -9,6 +9,7 @@
 #[cfg(feature = "http")]
 pub mod body;
 pub mod error;
+pub mod exchange;
 pub mod exec;
 pub mod files;
 pub mod layout;
@@ -19,6 +20,8 @@ pub mod record;
 #[cfg(feature = "schema")]
 pub mod schema;
 pub mod session;
+#[cfg(feature = "token")]
+pub mod token;
 pub mod utf8;
 
 pub use error::{Error, ErrorCode, Result};

@@ -158,13 +158,18 @@ const fn facts<O: Operation>(group: Group) -> Facts {
     Facts { name: O::NAME, mutates: O::MUTATES, group }
 }
 
-/// Hands the list of all operations to a macro: the only place where they are listed.
+/// Hands the list of all operations to a macro: those of sessions and commands, and the table of those on files.
 macro_rules! every_operation {
     ($apply:ident) => {
+        crate::file_operations!(every_operation $apply:);
+    };
+    ($apply:ident: $($section:ident {$(
+        $(#[$doc:meta])* $module:ident: $request:ident -> $output:ident $(, from $new:ident)? $(, method $method:ident)?;
+    )+})+) => {
         $apply! {
             Session in session: Hello, Lifetime, Protections;
             Exec in exec: Run, Start, Attach, Input, Signal, Status, List;
-            Files in files: Read, Write, Edit, Ls, Stat, Tree, Glob, Grep, Delete, Mkdir, Move, Download;
+            Files in files: $($($request),+),+;
         }
     };
 }

@@ -1,5 +1,8 @@
 //! Every operation with its JSON schemas, for tools that offer them to a model.
 
+#[cfg(test)]
+mod typescript;
+
 use schemars::{JsonSchema, Schema, schema_for};
 
 use crate::Operation;

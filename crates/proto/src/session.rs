@@ -10,6 +10,16 @@ pub const REQUEST_ID: &str = "podbay-request";
 /// The header with the token, where podbayd listens on TCP.
 pub const TOKEN: &str = "x-podbay-token";
 
+/// Over TCP, a connection begins with an HTTP/1.1 request for this path with the header [`TOKEN`], which asks for an upgrade
+/// to [`UPGRADE`]. Nothing else is understood before a token was accepted.
+pub const TCP_PATH: &str = "/podbay/v1";
+
+/// The protocol that a TCP connection is upgraded to: what any other byte stream to podbayd carries from its beginning.
+pub const UPGRADE: &str = "podbay";
+
+/// The port that podbayd listens on unless it is given another.
+pub const PORT: u16 = 7777;
+
 /// The byte that opens a connection for bulk transfers, before HTTP/2's own preface. A connection without it is for
 /// everything else. The two differ in their windows: large ones give throughput, small ones low latency.
 pub const BULK: u8 = b'B';

@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use podbay_proto::exec::{ExecId, Info};
+use podbay_proto::exec::{ExecId, Info, State};
 use podbay_proto::{Error, ErrorCode, RawPath, Result};
 
 pub use self::shim_client::ShimClient;
@@ -147,7 +147,9 @@ impl ExecRegistry {
             })
             .collect();
         for status in asked {
-            list.extend(status.await);
+            // The shim of a command that has ended goes a moment later than the last of its processes.
+            let is_live = |info: &Info| matches!(info.state, State::Running) || !info.processes.is_empty();
+            list.extend(status.await.ok().filter(|info| !running || is_live(info)));
         }
         list.sort_by(|a, b| (a.started_ms, &a.id).cmp(&(b.started_ms, &b.id)));
         Ok(list)

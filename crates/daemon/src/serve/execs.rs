@@ -43,7 +43,8 @@ pub async fn list(daemon: Arc<Daemon>, request: List) -> Result<Reply> {
     Reply::new(&daemon.execs.list(request.running).await?)
 }
 
-async fn describe(execs: &Arc<ExecRegistry>, found: Found) -> Info {
+/// What is known of a command now.
+pub(super) async fn describe(execs: &Arc<ExecRegistry>, found: Found) -> Info {
     match found {
         Found::Ended(info) => info,
         Found::Live(watched) => execs.status(&watched).await,

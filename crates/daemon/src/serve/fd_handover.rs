@@ -1,4 +1,5 @@
-//! Connections to the unix socket: clients, and `podbayd connect`, which hands over its standard input and output.
+//! Connections to the unix socket: clients, `podbayd connect`, which hands over its standard input and output, and `podbayd
+//! exchange`.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,6 +13,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
 
+use super::exchange::{self, EXCHANGE};
 use super::{Daemon, connection};
 use crate::descriptors;
 use crate::stderr_log::log_error;
@@ -34,10 +36,13 @@ pub async fn serve(daemon: Arc<Daemon>, stream: UnixStream) -> io::Result<()> {
     let Some((first, fds)) = stream.async_io(Interest::READABLE, || descriptors::receive(&stream)).await? else {
         return Ok(());
     };
+    if first == EXCHANGE && fds.is_empty() {
+        return exchange::serve(daemon, stream).await;
+    }
     // Any others are closed here.
     match <[OwnedFd; 2]>::try_from(fds).ok().filter(|_| first == HANDOVER) {
         Some(pipes) => serve_pipes(daemon, pipes, stream).await,
-        None => connection::serve(daemon, first, stream, true).await,
+        None => connection::serve(daemon, first, Vec::new(), Box::new(stream), None).await,
     }
 }
 
@@ -53,7 +58,7 @@ async fn serve_pipes(daemon: Arc<Daemon>, [input, output]: [OwnedFd; 2], mut own
         match pipes.read_u8().await {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
             Err(error) => Err(error),
-            Ok(first) => connection::serve(daemon, first, pipes, true).await,
+            Ok(first) => connection::serve(daemon, first, Vec::new(), Box::new(pipes), None).await,
         }
     };
     let drained = async {

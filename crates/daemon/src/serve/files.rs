@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body::Body;
 use podbay_fsops::{Cancel, Content, Files, OpenFile, PendingEdit, Settings};
 use podbay_proto::body::{Incoming, Payload};
-use podbay_proto::files::{Download, Edit, Read, Write};
+use podbay_proto::files::{CommandOutput, Download, Edit, Read, Write, WriteOutput};
 use podbay_proto::layout::{ARTEFACT_DIR, ARTEFACT_PATHS};
 use podbay_proto::{Error, ErrorCode, Result};
 use serde::Serialize;
@@ -17,10 +17,15 @@ use tokio::sync::mpsc;
 
 use super::Daemon;
 use super::blocking::blocking;
+use super::execs::describe;
 use super::reply::Reply;
+use crate::exec_store::collect::collect;
 
 /// Contents up to this size are read or collected in memory; larger ones are streamed.
 const SMALL: usize = 256 << 10;
+
+/// The most that may stand in the place of output that is left out.
+const MAX_GAP: usize = 4 << 10;
 
 /// The file operations of a sandbox. `elsewhere` are paths that stand for others; where there are any, the sandbox has no
 /// root file system of its own.
@@ -153,6 +158,9 @@ where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
+    if let Some(output) = request.output_of.clone() {
+        return save_output(daemon, request, output, body.collect(MAX_GAP).await?).await;
+    }
     let files = daemon.files.clone();
     let mut first = Vec::new();
     let mut size = 0;
@@ -169,6 +177,32 @@ where
         pending.commit()
     });
     Reply::new(&written.await?)
+}
+
+/// Writes a command's output to a file, with `gap` in the place of what is left out.
+async fn save_output(daemon: Arc<Daemon>, request: Write, output: CommandOutput, gap: Bytes) -> Result<Reply> {
+    let found = daemon.execs.find(&output.id).await?;
+    let end = describe(&daemon.execs, found).await.output_bytes;
+    let mut log = daemon.execs.log(&output.id)?;
+    // Output that couldn't be written, on a full disk, counts as left out.
+    log.extend_to(end);
+    let files = daemon.files.clone();
+    let save = move || -> Result<WriteOutput> {
+        let collected = collect(&log, end, output.cap)
+            .map_err(|error| Error::new(ErrorCode::Io, format!("can't read the command's log: {error}")))?;
+        let bytes = collected.bytes;
+        let (first, between, last) = match collected.cut {
+            Some(cut) => (bytes.slice(..cut.at as usize), gap, bytes.slice(cut.at as usize..)),
+            None => (bytes, Bytes::new(), Bytes::new()),
+        };
+        let pieces = [first, between, last];
+        let length = Some(pieces.iter().map(|piece| piece.len() as u64).sum());
+        let mut pending = files.start_write(&Write { length, ..request })?;
+        pieces.iter().try_for_each(|piece| pending.write(piece))?;
+        let breaks = pieces.iter().flatten().filter(|byte| **byte == b'\n').count();
+        Ok(WriteOutput { line_breaks: Some(breaks as u64), ..pending.commit()? })
+    };
+    Reply::new(&blocking(save).await??)
 }
 
 /// Writes on a thread of its own while more arrives. An upload that is cut off leaves nothing behind.

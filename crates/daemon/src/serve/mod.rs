@@ -4,6 +4,7 @@ mod activity;
 mod blocking;
 mod connection;
 mod ending;
+pub(crate) mod exchange;
 mod execs;
 pub(crate) mod fd_handover;
 mod files;
@@ -14,12 +15,13 @@ mod protection;
 mod replay_cache;
 mod reply;
 mod routes;
+mod runtime_api;
 mod session;
-mod token;
+mod tcp;
+mod websocket;
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
@@ -29,12 +31,12 @@ use std::time::Duration;
 
 use podbay_proto::RawPath;
 use podbay_proto::layout::{LOCK, SOCKET, WORKSPACE};
-use tokio::io::AsyncReadExt;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::ending::Ending;
-pub use self::token::Token;
+pub use self::runtime_api::RuntimeOptions;
+pub use self::tcp::{Keys, Listening};
 use crate::command_restrictions::CommandRestrictions;
 use crate::exec_registry::ExecRegistry;
 use crate::peer::Peers;
@@ -54,10 +56,10 @@ pub struct Options {
     pub workdir: Option<PathBuf>,
     /// A listening unix socket to use instead of making one in the state directory.
     pub socket: Option<OwnedFd>,
-    /// TCP addresses to listen on as well.
-    pub listen: Vec<SocketAddr>,
-    /// The token that TCP clients must present.
-    pub token: Token,
+    /// Where and for whom to listen on TCP as well.
+    pub listen: Option<Listening>,
+    /// Where to serve the API of agent-sandbox's stock runtime, which has no authentication.
+    pub runtime_api: Option<RuntimeOptions>,
     /// The daemon exits after this long, whatever happens.
     pub ttl: Option<Duration>,
     /// It exits when there was neither a request nor a running command for this long.
@@ -96,12 +98,12 @@ pub struct Daemon {
     execs: Arc<ExecRegistry>,
     files: Arc<podbay_fsops::Files>,
     replay_cache: Arc<replay_cache::ReplayCache>,
-    token: Token,
     activity: activity::Activity,
     mounts: mount_watcher::MountWatcher,
     lifetime: lifetime::Lifetime,
     peers: Peers,
     isolation: protection::SandboxIsolation,
+    exchanges: Arc<exchange::Exchanges>,
 }
 
 /// Serves until it is told to stop. The process must have one thread only.
@@ -164,7 +166,8 @@ async fn serve(
 ) -> io::Result<ServeEnd> {
     let workdir = options.workdir.unwrap_or_else(|| default_workdir().to_owned());
     let files = Arc::new(files::new(state, &workdir, options.elsewhere));
-    let workdir = RawPath::from(workdir.as_os_str().as_bytes());
+    let workdir_path = workdir;
+    let workdir = RawPath::from(workdir_path.as_os_str().as_bytes());
     let lifetime = match options.ends_container {
         true => lifetime::Lifetime::kept(state, options.ttl, options.idle_ttl),
         false => lifetime::Lifetime::new(options.ttl, options.idle_ttl),
@@ -186,20 +189,20 @@ async fn serve(
         files,
         workdir,
         replay_cache: Arc::default(),
-        token: options.token,
         activity: activity::Activity::default(),
         mounts: mount_watcher::MountWatcher::look(),
         lifetime,
         peers: Peers::new(options.in_container),
         isolation,
+        exchanges: Arc::default(),
     });
     daemon.execs.adopt_all().await;
     tokio::spawn(reap(signal(SignalKind::child())?));
-    for address in options.listen {
-        let listener = TcpListener::bind(address)
-            .await
-            .map_err(|error| io::Error::new(error.kind(), format!("can't listen on {address}: {error}")))?;
-        tokio::spawn(accept_tcp(daemon.clone(), listener));
+    if let Some(listening) = options.listen {
+        tcp::listen(&daemon, listening).await?;
+    }
+    if let Some(runtime) = options.runtime_api {
+        runtime_api::listen(&daemon, state, &workdir_path, runtime).await?;
     }
     let listener = unix_listener(socket)?;
     if let Some(ready) = options.ready {
@@ -251,24 +254,6 @@ async fn accept_unix(daemon: Arc<Daemon>, listener: UnixListener) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => drop(tokio::spawn(fd_handover::serve(daemon.clone(), stream))),
-            Err(_) => pause().await,
-        }
-    }
-}
-
-async fn accept_tcp(daemon: Arc<Daemon>, listener: TcpListener) {
-    // Without a token, the operator has said that the network itself is protected.
-    let trusted = !daemon.token.is_set();
-    loop {
-        match listener.accept().await {
-            Ok((mut stream, _)) => {
-                let _ = stream.set_nodelay(true);
-                let daemon = daemon.clone();
-                tokio::spawn(async move {
-                    let first = stream.read_u8().await?;
-                    connection::serve(daemon, first, stream, trusted).await
-                });
-            }
             Err(_) => pause().await,
         }
     }

@@ -14,6 +14,7 @@ use podbay_proto::session::{Hello, Lifetime, Protections, REQUEST_ID, TOKEN};
 use podbay_proto::{Error, ErrorCode, Operation, Result, VERSION, exec};
 
 use super::reply::Reply;
+use super::tcp::Authorization;
 use super::{Daemon, execs, files, session};
 use crate::shim_protocol::MAX_INPUT;
 
@@ -88,26 +89,30 @@ const NO_ACTIVITY: [&str; 2] = [Hello::NAME, Protections::NAME];
 pub async fn serve<B>(
     daemon: Arc<Daemon>,
     request: Request<B>,
-    trusted: bool,
+    authorization: Option<Arc<Authorization>>,
 ) -> Result<Response<MessageBody>, Infallible>
 where
     B: Body<Data = Bytes> + Unpin + Send + 'static,
     B::Error: std::fmt::Display,
 {
+    if let Some(authorization) = authorization {
+        // Nothing that a stranger does counts as activity.
+        let shown = request.headers().get(TOKEN).and_then(|value| value.to_str().ok());
+        if let Err(error) = authorization.check(shown) {
+            return Ok(Reply::from(Err(error)).into_response());
+        }
+    }
     let counts = !NO_ACTIVITY.iter().any(|name| request.uri().path().ends_with(name));
     let _activity = counts.then(|| daemon.activity.begin());
-    Ok(Reply::from(answer(&daemon, request, trusted).await).into_response())
+    Ok(Reply::from(answer(&daemon, request).await).into_response())
 }
 
-async fn answer<B>(daemon: &Arc<Daemon>, request: Request<B>, trusted: bool) -> Result<Reply>
+async fn answer<B>(daemon: &Arc<Daemon>, request: Request<B>) -> Result<Reply>
 where
     B: Body<Data = Bytes> + Unpin + Send + 'static,
     B::Error: std::fmt::Display,
 {
     let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
-    if !trusted {
-        daemon.token.check(header(TOKEN))?;
-    }
     let id = header(REQUEST_ID).map(str::to_owned);
     let name = operation_name(request.method(), request.uri().path())?.to_owned();
     let body = Incoming::read(request.into_body(), MAX_REQUEST).await?;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use podbay_jail::{PreparedConfinement, SeccompListener};
 use podbay_proto::exec::{CommandLimits, Program};
+use podbay_proto::layout::listen_env;
 use podbay_proto::{Error, ErrorCode, RawPath, Result};
 use rustix::process::{Resource, Rlimit};
 
@@ -59,8 +60,10 @@ pub fn spawn(
     } else {
         (None, std::fs::File::open("/dev/null").map_err(|error| failed(&error))?.into())
     };
-    // It is podbayd's, not the sandbox's.
-    command.env_remove("PODBAY_TOKEN");
+    // They are podbayd's, not the sandbox's.
+    for name in listen_env::ALL {
+        command.env_remove(name);
+    }
     for (name, value) in &start.command.env {
         if name.is_empty() || name.contains(['=', '\0']) || value.as_bytes().contains(&0) {
             let message = format!(
@@ -77,9 +80,11 @@ pub fn spawn(
     let limits = start.command.limits.clone();
     let procs_files = cgroup.map(CommandCgroup::procs_files).transpose()?.unwrap_or_default();
     let free = procs_files.is_empty() && confinement.is_none() && limits.file_size.is_none();
-    let (pid, listener) = if free && command.get_program() == SHELL {
-        let stdio = [&stdin_theirs, &stdout_theirs, &stderr_theirs].map(AsFd::as_fd);
-        (posix_spawn::spawn(&command, stdio).map_err(|error| spawn_error(start, &error))?, None)
+    let stdio = [&stdin_theirs, &stdout_theirs, &stderr_theirs].map(AsFd::as_fd);
+    // Where this can't start the program, the standard library can or says why not.
+    let quick = if free { posix_spawn::spawn(&command, stdio).ok() } else { None };
+    let (pid, listener) = if let Some(pid) = quick {
+        (pid, None)
     } else {
         command.stdin(stdin_theirs).stdout(stdout_theirs).stderr(stderr_theirs);
         let confinement = confinement.map(Arc::new);

@@ -75,6 +75,11 @@ impl Connection {
         self.sent < self.unsent.len()
     }
 
+    /// Whether something that has arrived wasn't used yet. The socket doesn't report it again.
+    pub fn has_unread(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
     /// The next request, if it has arrived.
     ///
     /// # Errors

@@ -210,7 +210,12 @@ impl Shim {
             fds.push(PollFd::from_borrowed_fd(connection.socket.as_fd(), events));
         }
         let look_again = held_back.then(|| Instant::now() + Duration::from_secs(1));
-        let timeout = self.clock.next().into_iter().chain(look_again).min().map(|alarm| {
+        // Input that was read while there was no room for it, and now there is.
+        let is_waiting =
+            |connection: &Connection| matches!(connection.role, Role::Feeding { .. }) && connection.has_unread();
+        let input = !self.input.is_full() && self.connections.iter().any(is_waiting);
+        let at_once = input.then(Instant::now);
+        let timeout = self.clock.next().into_iter().chain(look_again).chain(at_once).min().map(|alarm| {
             let left = alarm.saturating_duration_since(Instant::now());
             rustix::event::Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() }
         });

@@ -8,20 +8,23 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::ptr;
+
+use rustix::fs::{Access, AtFlags};
 
 /// SIGCANCEL and SIGSETXID.
 const GLIBC_SIGNALS: [usize; 2] = [32, 33];
 
-/// Starts a program, which must be named by its path, in a session of its own, with these as standard input, output and
-/// error, and no signal blocked or ignored. Returns its process id.
+/// Starts a program in a session of its own, with these as standard input, output and error, and no signal blocked or
+/// ignored. Returns its process id.
 ///
 /// # Errors
-/// When it can't be started, or the working directory can't be entered.
+/// When it can't be started, the working directory can't be entered, or [`find`] doesn't know where the program is.
 pub fn spawn(command: &Command, stdio: [BorrowedFd<'_>; 3]) -> io::Result<i32> {
-    let program = c_string(command.get_program())?;
-    let mut words = vec![program.clone()];
+    let program = c_string(find(command).ok_or(io::ErrorKind::NotFound)?.as_os_str())?;
+    let mut words = vec![c_string(command.get_program())?];
     for word in command.get_args() {
         words.push(c_string(word)?);
     }
@@ -52,6 +55,32 @@ pub fn spawn(command: &Command, stdio: [BorrowedFd<'_>; 3]) -> io::Result<i32> {
         )
     })?;
     Ok(pid)
+}
+
+/// The file of a program: what its name says if that is a path, else the first executable of that name in the command's
+/// `PATH`. Nothing where the answer depends on the working directory, or there is none.
+fn find(command: &Command) -> Option<PathBuf> {
+    let name = command.get_program();
+    if name.as_bytes().contains(&b'/') {
+        return Some(name.into());
+    }
+    let changed =
+        command.get_envs().find(|(variable, _)| *variable == "PATH").map(|(_, value)| value.map(OsString::from));
+    let path = changed.unwrap_or_else(|| std::env::var_os("PATH"))?;
+    for dir in std::env::split_paths(&path) {
+        if !dir.is_absolute() {
+            return None;
+        }
+        let file = dir.join(name);
+        if is_executable(&file) {
+            return Some(file);
+        }
+    }
+    None
+}
+
+fn is_executable(file: &Path) -> bool {
+    file.is_file() && rustix::fs::accessat(rustix::fs::CWD, file, Access::EXEC_OK, AtFlags::EACCESS).is_ok()
 }
 
 /// This process's environment with the command's changes.
@@ -170,6 +199,11 @@ mod tests {
     /// glibc left its own signals 32 and 33 ignored, and a program that was started so could never get them.
     #[test]
     fn no_signal_is_ignored_or_blocked() {
+        // The zygote resets what it inherits. A shell starts background programs with these three ignored.
+        for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
+            // SAFETY: the default for a signal takes plain numbers.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
         crate::sys::ignore_write_signals();
         let mut command = Command::new("/bin/sh");
         command.args(["-c", "grep -E '^Sig(Ign|Blk)' /proc/self/status"]);
@@ -181,5 +215,29 @@ mod tests {
         let missing = |error: io::Error| error.kind() == io::ErrorKind::NotFound;
         assert!(said(&Command::new("/no/such/program")).is_err_and(missing));
         assert!(said(Command::new("/bin/sh").current_dir("/no/such/directory")).is_err_and(missing));
+    }
+
+    #[test]
+    fn a_name_is_looked_up_in_the_commands_path() {
+        use std::os::unix::fs::PermissionsExt;
+        let dirs = [(); 3].map(|()| tempfile::tempdir().unwrap());
+        let [unreadable, directory, right] = dirs.each_ref().map(|dir| dir.path().join("program"));
+        std::fs::write(&unreadable, "#!/bin/sh\necho wrong\n").unwrap();
+        std::fs::create_dir(&directory).unwrap();
+        std::fs::write(&right, "#!/bin/sh\necho right $1\n").unwrap();
+        std::fs::set_permissions(&right, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let path = std::env::join_paths(dirs.iter().map(tempfile::TempDir::path)).unwrap();
+        let mut command = Command::new("program");
+        command.arg("word").env("PATH", &path);
+        assert_eq!(find(&command), Some(right));
+        assert_eq!(said(&command).unwrap(), "right word\n");
+        // A relative entry means something else in each working directory.
+        assert_eq!(
+            find(command.env("PATH", [OsStr::new("."), OsStr::new(":"), &path].into_iter().collect::<OsString>())),
+            None
+        );
+        assert_eq!(find(command.env("PATH", "/nowhere")), None);
+        assert_eq!(find(command.env_remove("PATH")), None);
+        assert_eq!(find(&Command::new("./program")), Some("./program".into()));
     }
 }

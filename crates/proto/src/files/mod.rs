@@ -21,24 +21,56 @@ pub mod stat;
 pub mod tree;
 pub mod write;
 
-pub use delete::{Delete, DeleteOutput};
-pub use download::{Download, DownloadOutput};
-pub use edit::{Edit, EditOutput, LineEndings};
 pub use entry::{Entry, Kind, Link, Partial, PartialReason, Time};
-pub use glob::{Glob, GlobMatch, GlobOutput};
-pub use grep::{FileMatches, Grep, GrepOutput, LineMatch};
-pub use ls::{Ls, LsOutput};
-pub use mkdir::{Mkdir, MkdirOutput};
-pub use mv::{Move, MoveOutput};
-pub use read::{ByteRange, ByteWindow, Encoding, LineWindow, Read, ReadOutput, Truncation};
 pub use scope::Scope;
-pub use stat::{Stat, StatOutput};
-pub use tree::{Tree, TreeEntry, TreeOutput};
-pub use write::{Write, WriteOutput};
 
-/// What every request on files has in common: it confines itself to a scope, and a kept request can be sent again.
+/// Hands the table of operations on files to a macro, after what is given with it. Nothing else lists them: the protocol's own
+/// table, the methods of `podbay_client::Sandbox` and TypeScript's types of requests and answers are made from it.
+///
+/// A row is `module: Request -> Output`. `from new` says that a path, or a pattern, is enough for a request, and which function
+/// makes one of it. An operation without content, whose request and answer are nothing but their heads, also has the name of its
+/// Rust method, and the method's documentation.
+#[macro_export]
+macro_rules! file_operations {
+    ($apply:ident $($given:tt)*) => {
+        $apply! {
+            $($given)*
+            with_content {
+                read: Read -> ReadOutput, from new;
+                write: Write -> WriteOutput, from new;
+                edit: Edit -> EditOutput, from in_file;
+                download: Download -> DownloadOutput, from new;
+            }
+            without_content {
+                /// Lists a directory; [`Ls::default`] is the working directory.
+                ls: Ls -> LsOutput, from new, method ls;
+                /// Describes what is at a path.
+                stat: Stat -> StatOutput, from new, method stat;
+                /// Lists a directory and everything below it; [`Tree::default`] is the working directory.
+                tree: Tree -> TreeOutput, from new, method tree;
+                /// Finds files by name.
+                glob: Glob -> GlobOutput, from new, method glob;
+                /// Finds text in files.
+                grep: Grep -> GrepOutput, method grep;
+                /// Deletes a file or a directory.
+                delete: Delete -> DeleteOutput, from new, method delete;
+                /// Creates a directory and its parents.
+                mkdir: Mkdir -> MkdirOutput, from new, method mkdir;
+                /// Moves or renames: the operation `move`, which Rust keeps for itself. A pair of paths will do, too.
+                mv: Move -> MoveOutput, method mv;
+            }
+        }
+    };
+}
+
+/// What every request on files has in common: it confines itself to a scope, a kept request can be sent again, and most can be
+/// written as a plain path: `sandbox.read("notes.txt")`.
 macro_rules! requests {
-    ($($request:ident),+) => {$(
+    ($($section:ident {$(
+        $(#[$doc:meta])* $module:ident: $request:ident -> $output:ident $(, from $new:ident)? $(, method $method:ident)?;
+    )+})+) => {$($(
+        pub use $module::*;
+
         impl $request {
             /// Understands paths in this way, and touches nothing outside.
             #[must_use]
@@ -53,41 +85,35 @@ macro_rules! requests {
                 request.clone()
             }
         }
-    )+};
+
+        $(
+            impl From<&str> for $request {
+                fn from(path: &str) -> Self {
+                    Self::$new(path)
+                }
+            }
+
+            impl From<String> for $request {
+                fn from(path: String) -> Self {
+                    Self::$new(path)
+                }
+            }
+
+            impl From<RawPath> for $request {
+                fn from(path: RawPath) -> Self {
+                    Self::$new(path)
+                }
+            }
+
+            impl From<&RawPath> for $request {
+                fn from(path: &RawPath) -> Self {
+                    Self::$new(path.clone())
+                }
+            }
+        )?
+    )+)+};
 }
-requests!(Read, Write, Edit, Ls, Stat, Tree, Glob, Grep, Delete, Mkdir, Move, Download);
-
-/// Requests that need nothing but a path, or a pattern, can be written as one: `sandbox.read("notes.txt")`.
-macro_rules! from_path {
-    ($($request:ident: $new:ident),+) => {$(
-        impl From<&str> for $request {
-            fn from(path: &str) -> Self {
-                Self::$new(path)
-            }
-        }
-
-        impl From<String> for $request {
-            fn from(path: String) -> Self {
-                Self::$new(path)
-            }
-        }
-
-        impl From<RawPath> for $request {
-            fn from(path: RawPath) -> Self {
-                Self::$new(path)
-            }
-        }
-
-        impl From<&RawPath> for $request {
-            fn from(path: &RawPath) -> Self {
-                Self::$new(path.clone())
-            }
-        }
-    )+};
-}
-from_path!(
-    Read: new, Write: new, Edit: in_file, Ls: new, Stat: new, Tree: new, Glob: new, Delete: new, Mkdir: new, Download: new
-);
+crate::file_operations!(requests);
 
 impl From<&str> for Grep {
     fn from(text: &str) -> Self {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Scope, Time};
+use crate::exec::ExecId;
 use crate::{Operation, RawPath, Subject};
 
 /// Creates or replaces a file. The content is the request's payload, of any size.
@@ -30,12 +31,35 @@ pub struct Write {
     /// Permission bits. When absent: those of the file that is replaced, or 0666 less the umask.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<u32>,
+    /// Takes the content from a command's output, which then needn't leave the sandbox. The payload is what stands in the place
+    /// of output that is left out. A podbayd that doesn't know this field refuses the request, because `length` isn't the
+    /// payload's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_of: Option<CommandOutput>,
+}
+
+/// The output of a command that was started before, as far as it has been printed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CommandOutput {
+    /// The command.
+    pub id: ExecId,
+    /// The most bytes of output. If there is more, the beginning and the end are taken.
+    pub cap: u64,
 }
 
 impl Write {
     /// A request to create or replace the file at `path`.
     pub fn new(path: impl Into<RawPath>) -> Self {
-        Self { path: path.into(), scope: Scope::default(), length: None, create_only: false, parents: true, mode: None }
+        Self {
+            path: path.into(),
+            scope: Scope::default(),
+            length: None,
+            create_only: false,
+            parents: true,
+            mode: None,
+            output_of: None,
+        }
     }
 
     /// Fails with `already_exists` when there is something at the path.
@@ -101,4 +125,7 @@ pub struct WriteOutput {
     pub mode: u32,
     /// The time of the write.
     pub modified: Time,
+    /// How many line breaks a command's output had, as it was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line_breaks: Option<u64>,
 }
