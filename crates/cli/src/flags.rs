@@ -2,7 +2,7 @@
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches};
-use podbay::config::{Config, Kind, SETTINGS, Setting};
+use podbay::config::{Config, Kind, MODES, SETTINGS, Setting};
 use podbay::quantity::parse_size;
 
 use crate::failure::Failure;
@@ -118,18 +118,10 @@ impl Given {
 
     /// Why the flag can't be used in this mode, and what to do instead.
     fn other_mode(&self, mode: &str) -> Failure {
-        let instead = match (self.name, mode) {
-            ("workspace" | "mount", "agent-sandbox") => {
-                "copy files with 'podbay cp', or mount a volume in the template"
-            }
-            ("workspace" | "mount", "raw") => "copy files with 'podbay cp', or mount a volume with raw.volumes",
-            ("isolation", "raw") => "choose a --runtime-class",
-            ("processes", "raw") => "the nodes have a limit of their own (podPidsLimit)",
-            ("network", "raw") => "--set raw.block_network=false opens all of the network, and raw.egress a part of it",
-            (_, "agent-sandbox") => "the SandboxTemplate decides that: 'podbay install agent-sandbox' prints one",
-            ("template" | "warm-pool" | "container", _) => "add --mode agent-sandbox, or set PODBAY_MODE=agent-sandbox",
-            _ => "add --mode raw, or set PODBAY_MODE=raw",
-        };
+        let row = MODES.iter().find(|row| row.name == mode);
+        let first = rows_of(self.name).flat_map(Setting::modes).next().copied().unwrap_or(mode);
+        let instead = row.and_then(|row| row.instead_of(self.name));
+        let instead = instead.map_or_else(|| format!("add --mode {first}, or set PODBAY_MODE={first}"), str::to_owned);
         let own = rows_of(self.name).flat_map(Setting::modes).copied().collect::<Vec<_>>().join(", ");
         Failure::new(format!("--{} is for mode {own}, and the mode is {mode}: {instead}", self.name)).coded("usage")
     }

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::tcp;
+
 /// A byte stream in both directions.
 pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
@@ -30,7 +32,8 @@ pub trait Channel: Debug + Send + Sync {
         Duration::from_secs(30)
     }
 
-    /// The token that podbayd wants to see on this channel, if any. Tokens expire, so every new connection asks for one.
+    /// The token that podbayd wants to see on this channel, if any. Tokens expire, so every
+    /// request asks for one: a channel keeps the one it has while that is valid.
     fn credential(&self) -> Credential<'_> {
         Box::pin(async { Ok(None) })
     }
@@ -72,13 +75,13 @@ impl Channel for UnixChannel {
 #[derive(Clone)]
 pub struct TcpChannel {
     address: String,
-    token: Option<String>,
+    token: String,
 }
 
 impl TcpChannel {
-    /// The address, such as `10.0.0.7:8780`, and the token that podbayd wants.
-    pub fn new(address: impl Into<String>, token: Option<String>) -> Self {
-        Self { address: address.into(), token }
+    /// The address, such as `10.0.0.7:7777`, and a token for the podbayd there.
+    pub fn new(address: impl Into<String>, token: impl Into<String>) -> Self {
+        Self { address: address.into(), token: token.into() }
     }
 }
 
@@ -92,15 +95,19 @@ impl Debug for TcpChannel {
 impl Channel for TcpChannel {
     fn open(&self) -> Opening<'_> {
         Box::pin(async {
-            let stream = tokio::net::TcpStream::connect(&self.address)
+            let mut stream = tokio::net::TcpStream::connect(&self.address)
                 .await
                 .map_err(|error| io::Error::new(error.kind(), format!("{} can't be reached: {error}", self.address)))?;
             stream.set_nodelay(true)?;
+            tcp::upgrade(&mut stream, &self.token).await.map_err(|failure| match failure {
+                tcp::UpgradeFailure::Refused(error) => io::Error::other(crate::Error::from(error)),
+                tcp::UpgradeFailure::Broken(error) => error,
+            })?;
             Ok(Box::new(stream) as Box<dyn ByteStream>)
         })
     }
 
     fn credential(&self) -> Credential<'_> {
-        Box::pin(async { Ok(self.token.clone()) })
+        Box::pin(async { Ok(Some(self.token.clone())) })
     }
 }

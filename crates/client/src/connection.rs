@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{Request, header::HeaderValue};
 use hyper::body::Incoming as HttpBody;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use podbay_proto::body::{Incoming, MessageBody, Payload};
+use podbay_proto::body::{Incoming, MessageBody, Payload, PayloadBuffer};
 use podbay_proto::message::{MAX_ANSWER, decode_head, encode_request};
 use podbay_proto::session::{BULK, REQUEST_ID, TOKEN, Welcome};
 use podbay_proto::{Operation, VERSION};
@@ -44,7 +44,8 @@ pub(crate) enum Purpose {
 #[derive(Debug, Clone)]
 pub(crate) struct Connection {
     sender: SendRequest<MessageBody>,
-    token: Option<HeaderValue>,
+    /// Where tokens come from, if podbayd wants any.
+    credentials: Option<Arc<dyn Channel>>,
     /// Who is at the other end.
     pub(crate) welcome: Welcome,
 }
@@ -67,7 +68,7 @@ pub(crate) struct Answer<T> {
 
 impl Connection {
     /// Opens a connection and learns who is there.
-    pub(crate) async fn open(channel: &dyn Channel, purpose: Purpose) -> Result<Self, Failure> {
+    pub(crate) async fn open(channel: &Arc<dyn Channel>, purpose: Purpose) -> Result<Self, Failure> {
         let broken = |error: &dyn std::fmt::Display| Failure::Broken(error.to_string());
         let mut stream = channel.open().await.map_err(not_opened)?;
         let bulk = purpose == Purpose::Bulk;
@@ -93,11 +94,9 @@ impl Connection {
                 tracing::debug!(%error, "a connection to podbayd ended");
             }
         });
-        let token = channel.credential().await.map_err(not_opened)?;
-        let token = token.map(HeaderValue::try_from).transpose().map_err(|_| {
-            Failure::Final(Error::BadAnswer { what: "the token", reason: "it can't be sent in a header".into() })
-        })?;
-        let mut connection = Self { sender, token, welcome: nobody() };
+        let wanted = channel.credential().await.map_err(not_opened)?.is_some();
+        let credentials = wanted.then(|| channel.clone());
+        let mut connection = Self { sender, credentials, welcome: nobody() };
         connection.welcome = connection.ask(&Permit::hello(), None, Bytes::new()).await?.head;
         if connection.welcome.version.major != VERSION.major {
             let message = format!(
@@ -107,6 +106,15 @@ impl Connection {
             return Err(Failure::Final(Error::VersionMismatch(message)));
         }
         Ok(connection)
+    }
+
+    /// The token for a request. A connection may stay open for longer than a token is valid.
+    async fn token(&self) -> Result<Option<HeaderValue>, Failure> {
+        let Some(channel) = &self.credentials else { return Ok(None) };
+        let token = channel.credential().await.map_err(not_opened)?;
+        token.map(HeaderValue::try_from).transpose().map_err(|_| {
+            Failure::Final(Error::BadAnswer { what: "the token", reason: "it can't be sent in a header".into() })
+        })
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -135,7 +143,7 @@ impl Connection {
         if let Some(id) = id {
             http = http.header(REQUEST_ID, id);
         }
-        if let Some(token) = &self.token {
+        if let Some(token) = self.token().await? {
             http = http.header(TOKEN, token);
         }
         let taken = Arc::new(AtomicU64::new(0));
@@ -169,25 +177,13 @@ impl Connection {
 impl<T> Answer<T> {
     /// The head and the whole payload, which may have at most `most` bytes.
     pub(crate) async fn collect(mut self, most: Option<usize>) -> Result<(T, Bytes), Failure> {
-        let most = most.unwrap_or(MAX_COLLECTED);
+        let mut payload = PayloadBuffer::at_most(most.unwrap_or(MAX_COLLECTED));
         let mut pace = Pace::default();
-        let mut all = Bytes::new();
-        let mut more = BytesMut::new();
         while let Some(piece) = pace.next(&mut self.payload).await? {
-            if all.len() + more.len() + piece.len() > most {
-                let reason = format!("the message's payload has more than {most} bytes, the most for this operation");
-                return Err(Failure::Final(Error::BadAnswer { what: "a request", reason }));
-            }
-            // Most answers have one piece, which isn't copied.
-            match all.is_empty() && more.is_empty() {
-                true => all = piece,
-                false => {
-                    more.extend_from_slice(&std::mem::take(&mut all));
-                    more.extend_from_slice(&piece);
-                }
-            }
+            let too_large = |error: podbay_proto::Error| Error::BadAnswer { what: "a request", reason: error.message };
+            payload.push(piece).map_err(|error| Failure::Final(too_large(error)))?;
         }
-        Ok((self.head, if more.is_empty() { all } else { more.freeze() }))
+        Ok((self.head, payload.into_bytes()))
     }
 }
 

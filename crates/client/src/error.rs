@@ -42,7 +42,7 @@ pub enum Error {
 
     /// The connection is open, but the sandbox doesn't answer, or has stopped in the middle of an answer.
     #[error(
-        "the sandbox hasn't answered ({what}) for {seconds} s, although it is connected; what it was asked to do may have happened or not: check, and try again, or delete the sandbox"
+        "no answer from the sandbox to {what} for {seconds} s, although it is connected. The operation may or may not have happened: check before you retry, or delete the sandbox"
     )]
     NoAnswer {
         /// The operation.

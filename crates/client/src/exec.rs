@@ -151,8 +151,9 @@ impl Sandbox {
             Ok(())
         };
         let work = async {
-            let (fed, output) = tokio::join!(feed, self.collect(&mut guard, permit, deadline));
-            fed.and(output)
+            // A command whose input can't be sent might wait for it for ever.
+            let ((), output) = tokio::try_join!(feed, self.collect(&mut guard, permit, deadline))?;
+            Ok(output)
         };
         deadline.wait(&id, work).await?
     }

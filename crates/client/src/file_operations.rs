@@ -5,10 +5,8 @@
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 use podbay_proto::RawPath;
-use podbay_proto::files::{
-    Delete, DeleteOutput, Download, Edit, EditOutput, Glob, GlobOutput, Grep, GrepOutput, Ls, LsOutput, Mkdir,
-    MkdirOutput, Move, MoveOutput, Read, ReadOutput, Stat, StatOutput, Tree, TreeOutput, Write, WriteOutput,
-};
+use podbay_proto::exec::ExecId;
+use podbay_proto::files::{CommandOutput, Download, Edit, EditOutput, Read, ReadOutput, Write, WriteOutput};
 
 use crate::Sandbox;
 use crate::connection::Purpose;
@@ -69,6 +67,28 @@ impl Sandbox {
         Ok(self.session.perform(permit, content, Some(0)).await?.0)
     }
 
+    /// Writes the output of a command that was started before to a file, without fetching it.
+    ///
+    /// If there are more than `cap` bytes, the beginning and the end are written, and `gap` between them.
+    ///
+    /// # Errors
+    /// When it can't be written, or the command isn't known; then nothing has changed. `bad_message` from a podbayd that is
+    /// older than this.
+    pub async fn write_output_of(
+        &self,
+        request: impl Into<Write>,
+        id: ExecId,
+        cap: u64,
+        gap: impl Into<Bytes>,
+    ) -> Result<WriteOutput> {
+        let gap = gap.into();
+        // Not the length of the gap, so that a podbayd that takes that for the content writes nothing.
+        let length = Some(cap.max(gap.len() as u64 + 1));
+        let request = Write { output_of: Some(CommandOutput { id, cap }), length, ..request.into() };
+        let permit = Permit::new(self.session.guard(), "write", request, Content::Nothing)?;
+        Ok(self.session.perform(permit, gap, Some(0)).await?.0)
+    }
+
     /// Replaces a text in a file.
     ///
     /// ```no_run
@@ -91,78 +111,6 @@ impl Sandbox {
         let (old_length, new_length) = (old.len() as u64, new.len() as u64);
         let request = Edit { old_length, new_length, ..request.into() };
         Ok(self.session.call(request, [old, new].concat().into(), Some(0)).await?.0)
-    }
-
-    /// Lists a directory; [`Ls::default`] is the working directory.
-    ///
-    /// # Errors
-    /// When it can't be read.
-    pub async fn ls(&self, request: impl Into<Ls>) -> Result<LsOutput> {
-        self.session.ask(request.into()).await
-    }
-
-    /// Describes what is at a path.
-    ///
-    /// # Errors
-    /// When there is nothing.
-    pub async fn stat(&self, request: impl Into<Stat>) -> Result<StatOutput> {
-        self.session.ask(request.into()).await
-    }
-
-    /// Finds files by name.
-    ///
-    /// # Errors
-    /// When the search can't be made. A search that found only part of the matches says so in its result.
-    pub async fn glob(&self, request: impl Into<Glob>) -> Result<GlobOutput> {
-        self.session.ask(request.into()).await
-    }
-
-    /// Finds text in files.
-    ///
-    /// # Errors
-    /// When the search can't be made. A search that found only part of the matches says so in its result.
-    pub async fn grep(&self, request: impl Into<Grep>) -> Result<GrepOutput> {
-        self.session.ask(request.into()).await
-    }
-
-    /// Lists a directory and everything below it; [`Tree::default`] is the working directory.
-    ///
-    /// # Errors
-    /// When it can't be read.
-    pub async fn tree(&self, request: impl Into<Tree>) -> Result<TreeOutput> {
-        self.session.ask(request.into()).await
-    }
-
-    /// Deletes a file or a directory.
-    ///
-    /// # Errors
-    /// When it can't be deleted.
-    pub async fn delete(&self, request: impl Into<Delete>) -> Result<DeleteOutput> {
-        self.session.ask(request.into()).await
-    }
-
-    /// Creates a directory and its parents.
-    ///
-    /// # Errors
-    /// When it can't be created.
-    pub async fn mkdir(&self, request: impl Into<Mkdir>) -> Result<MkdirOutput> {
-        self.session.ask(request.into()).await
-    }
-
-    /// Moves or renames: the operation `move`, which Rust keeps for itself.
-    ///
-    /// ```no_run
-    /// # use podbay_client::{Sandbox, files::Move};
-    /// # async fn example(sandbox: Sandbox) -> podbay_client::Result<()> {
-    /// sandbox.mv(("draft.txt", "final.txt")).await?;
-    /// sandbox.mv(Move::new("new.txt", "final.txt").overwrite()).await?;
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// When it can't be moved.
-    pub async fn mv(&self, request: impl Into<Move>) -> Result<MoveOutput> {
-        self.session.ask(request.into()).await
     }
 
     /// Fetches a whole file into memory.

@@ -15,9 +15,11 @@ mod guard;
 mod links;
 pub mod mount;
 mod origin;
+mod plain_operations;
 pub mod provider;
 pub mod quantity;
 mod session;
+pub mod tcp;
 mod transfer;
 mod trees;
 
@@ -26,6 +28,7 @@ pub use error::{Error, Result};
 pub use exec::{Control, Event, Exec, Output};
 pub use guard::{Content, Effect, Guard, Ticket};
 pub use origin::{Origin, Owner};
+pub use plain_operations::PlainRequest;
 pub use podbay_proto::exec::{
     Command, CommandLimits, Cut, DEFAULT_OUTPUT_CAP, DEFAULT_TIMEOUT_MS, ExecId, Exit, Info, Process, Program, State,
     Stream, Target, Usage,
@@ -50,7 +53,7 @@ pub struct Sandbox {
 impl Sandbox {
     /// The sandbox at the other end of a channel. Nothing is opened yet.
     pub fn new(channel: impl Channel + 'static) -> Self {
-        Self { session: Session::new(Box::new(channel)) }
+        Self { session: Session::new(std::sync::Arc::new(channel)) }
     }
 
     /// The same sandbox, in which every command has these environment variables unless it sets them itself.

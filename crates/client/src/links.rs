@@ -55,7 +55,7 @@ pub(crate) fn make(top: &Dir, links: Vec<Link>) -> Vec<(PathBuf, Refusal)> {
     made.retain(|path| leads_out(top, path));
     for path in made {
         let refusal = match top.remove_file(&path) {
-            Ok(()) => Refusal::Unsafe("it leads out of the directory through a link that was there before"),
+            Ok(()) => Refusal::Unsafe("it points outside the target directory through an existing link"),
             Err(error) => Refusal::Failed(error),
         };
         refused.push((path, refusal));
@@ -72,7 +72,7 @@ fn check(link: &Link) -> Result<(), Refusal> {
             Component::CurDir => {}
             Component::Normal(_) => goes_down = true,
             Component::ParentDir if goes_down => {
-                return Err(Refusal::Unsafe("its target has '..' after a name, which may lead out of the directory"));
+                return Err(Refusal::Unsafe("its target has '..' after a name and may point outside the directory"));
             }
             Component::ParentDir if level > 0 => level -= 1,
             _ => return Err(Refusal::Unsafe("a link that leads out of the directory")),

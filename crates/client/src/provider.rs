@@ -114,6 +114,8 @@ impl Phase {
 pub struct Listed {
     /// Its id.
     pub id: String,
+    /// The Kubernetes namespace that it is in; none for a local sandbox.
+    pub namespace: Option<String>,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// What it is doing.
@@ -124,6 +126,10 @@ pub struct Listed {
     pub active_ms: Option<u64>,
     /// When it ends at the latest.
     pub expires_ms: Option<u64>,
+    /// How long it may live, in milliseconds.
+    pub ttl_ms: Option<u64>,
+    /// How long it may be idle, in milliseconds.
+    pub idle_ttl_ms: Option<u64>,
 }
 
 /// Which sandboxes to list.
@@ -210,21 +216,14 @@ pub trait Provider: Send + Sync {
     ///
     /// A provider that can't answers [`Unsupported`](ErrorCode::Unsupported).
     fn suspend<'a>(&'a self, _id: &'a str) -> Pending<'a, ()> {
-        Box::pin(async { Err(self.cannot("suspend sandboxes")) })
+        Box::pin(async { Err(unsupported(self.mode(), "suspend sandboxes")) })
     }
 
     /// Makes a suspended sandbox usable again.
     ///
     /// A provider that can't answers [`Unsupported`](ErrorCode::Unsupported).
     fn resume<'a>(&'a self, _id: &'a str) -> Pending<'a, ()> {
-        Box::pin(async { Err(self.cannot("resume sandboxes")) })
-    }
-
-    /// The error of a provider that can't do something.
-    #[doc(hidden)]
-    fn cannot(&self, what: &str) -> crate::Error {
-        let message = format!("mode {} can't {what}: use mode agent-sandbox", self.mode());
-        podbay_proto::Error::new(ErrorCode::Unsupported, message).into()
+        Box::pin(async { Err(unsupported(self.mode(), "resume sandboxes")) })
     }
 
     /// Deletes what ended sandboxes left behind, and sandboxes that were idle for longer than `max_idle`.
@@ -245,4 +244,9 @@ pub trait Provider: Send + Sync {
         let message = format!("mode {} has no warm pool: use mode raw and set raw.warm_pool_size", self.mode());
         Box::pin(async move { Err(podbay_proto::Error::new(ErrorCode::Unsupported, message).into()) })
     }
+}
+
+fn unsupported(mode: &str, what: &str) -> crate::Error {
+    let message = format!("mode {mode} can't {what}: use mode agent-sandbox");
+    podbay_proto::Error::new(ErrorCode::Unsupported, message).into()
 }

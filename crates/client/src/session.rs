@@ -33,7 +33,7 @@ pub(crate) struct Session {
 
 #[derive(Debug)]
 struct Connections {
-    channel: Box<dyn Channel>,
+    channel: Arc<dyn Channel>,
     shared: Mutex<Option<Connection>>,
     bulk: Mutex<Option<Connection>>,
     /// When a podbayd was connected to last and didn't say who it is.
@@ -53,7 +53,7 @@ impl WeakSession {
 }
 
 impl Session {
-    pub(crate) fn new(channel: Box<dyn Channel>) -> Self {
+    pub(crate) fn new(channel: Arc<dyn Channel>) -> Self {
         Self::over(Arc::new(Connections {
             channel,
             shared: Mutex::default(),
@@ -119,7 +119,7 @@ impl Session {
                 Err(Failure::Final(Error::NoAnswer { what: Hello::NAME, seconds: asked.elapsed().as_secs() }))
             }
             before => {
-                let opened = Connection::open(&*self.connections.channel, purpose).await;
+                let opened = Connection::open(&self.connections.channel, purpose).await;
                 if let Err(Failure::Final(Error::NoAnswer { .. })) = &opened {
                     *silent() = Some(Instant::now());
                 }

@@ -136,7 +136,7 @@ impl Sandbox {
         for entry in entries {
             let name = entry.path.to_string();
             match (entry.kind, safe(&entry.path)) {
-                (_, None) => done.skipped.push((name, "its name leads out of the target".into())),
+                (_, None) => done.skipped.push((name, "its name points outside the target directory".into())),
                 (Kind::Dir, Some(path)) => {
                     if let Err(error) = target.create_dir_with_parents(&path) {
                         done.failed.push((name, Error::local(&path)(error)));

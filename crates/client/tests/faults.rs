@@ -12,9 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use podbay_client::files::{Delete, Download, Mkdir, Read, Write};
-use podbay_client::{
-    ByteStream, Channel, Command, Error, ErrorCode, Event, ExecId, Opening, Sandbox, State, UnixChannel,
-};
+use podbay_client::{ByteStream, Channel, Command, Error, Event, ExecId, Opening, Sandbox, State, UnixChannel};
 use support::{Daemon, alive, eventually};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -364,30 +362,6 @@ async fn connect_carries_the_protocol_on_pipes_and_on_a_socket() {
         let ended = || support::processes_with(&["connect", state.to_str().unwrap()]).is_empty();
         support::eventually("connect ends with its client", ended).await;
     }
-}
-
-#[tokio::test]
-async fn on_tcp_a_token_is_wanted() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let address = format!("127.0.0.1:{port}");
-    let refused = std::process::Command::new(support::podbayd())
-        .args(["serve", "--state", "/nonexistent/x", "--listen", &address])
-        .env_remove("PODBAY_TOKEN")
-        .output()
-        .unwrap();
-    assert!(!refused.status.success());
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("PODBAY_TOKEN"), "{refused:?}");
-
-    let daemon = Daemon::start_with_token(&["--listen", &address], "secret");
-    let sandbox =
-        |token: Option<&str>| Sandbox::new(podbay_client::TcpChannel::new(address.clone(), token.map(str::to_owned)));
-    let output = sandbox(Some("secret")).run("echo ${PODBAY_TOKEN-hidden}").await.unwrap();
-    assert_eq!(output.text(), "hidden\n");
-    for wrong in [None, Some("Secret")] {
-        let error = sandbox(wrong).run("true").await.unwrap_err();
-        assert_eq!(error.code(), Some(ErrorCode::Unauthorized), "{error}");
-    }
-    assert_eq!(daemon.sandbox().run("echo by socket").await.unwrap().text(), "by socket\n");
 }
 
 /// A channel whose connections end when told to, and that has little patience.

@@ -206,6 +206,8 @@ async fn a_shim_listens_to_nobody_but_podbayd() {
     let said = daemon.sandbox().run(line.as_str()).await.unwrap();
     assert_eq!(said.text(), "2 0\n");
     assert!(daemon.sandbox().signal(&id, 9).await.unwrap() > 0);
+    // The signal is sent; its shim has yet to see the end.
+    daemon.sandbox().attach(&id, 0).await.unwrap().wait().await.unwrap();
     nothing_is_left(&daemon).await;
 }
 

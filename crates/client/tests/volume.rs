@@ -11,12 +11,17 @@ use support::Daemon;
 
 const MIB: u64 = 1 << 20;
 
+/// How much data to use: `cargo xtask soak` has the time and the disk space for more.
+fn bytes_of(soak: u64, otherwise: u64) -> u64 {
+    if std::env::var_os("PODBAY_SOAK").is_some() { soak } else { otherwise }
+}
+
 #[tokio::test]
-async fn two_gigabytes_stream_complete() {
+async fn much_output_streams_complete() {
     let daemon = Daemon::start();
     // Every line has its own number, so that a piece that is missing, doubled or out of order is seen.
     const LINE: usize = "1000000000\n".len();
-    let lines = (2 << 30) / LINE as u64;
+    let lines = bytes_of(2048 * MIB, 512 * MIB) / LINE as u64;
     let bytes = lines * LINE as u64;
     let line = format!("seq 1000000000 {}", 1_000_000_000 + lines - 1);
     let mut exec = daemon.sandbox().spawn(Command { timeout_ms: 0, ..Command::shell(line) }).await.unwrap();
@@ -48,7 +53,7 @@ async fn two_gigabytes_stream_complete() {
 #[tokio::test]
 async fn output_that_nobody_reads_neither_blocks_nor_grows() {
     let daemon = Daemon::start();
-    let bytes: u64 = 10 << 30;
+    let bytes = bytes_of(10_240 * MIB, 2048 * MIB);
     let line = format!("head -c {bytes} /dev/zero; echo end >&2; echo done > done");
     let begun = Instant::now();
     let info = daemon.sandbox().start(Command { timeout_ms: 0, ..Command::shell(line) }).await.unwrap();
@@ -140,16 +145,17 @@ async fn a_long_search_for_a_line_keeps_nobody_waiting() {
 }
 
 #[tokio::test]
-async fn a_gigabyte_goes_up_and_comes_back_while_reads_stay_quick() {
+async fn a_large_file_goes_up_and_comes_back_while_reads_stay_quick() {
     let daemon = Daemon::start();
     let sandbox = daemon.sandbox();
     let local = daemon.dir.path().join("local");
-    let bytes: u64 = 1 << 30;
-    std::process::Command::new("sh")
+    let bytes = bytes_of(1024 * MIB, 256 * MIB);
+    let made = std::process::Command::new("sh")
         .arg("-c")
         .arg(format!("seq 1 200000000 | head -c {bytes} > {}", local.display()))
         .status()
         .unwrap();
+    assert!(made.success(), "the file to send can't be made");
     std::fs::write(daemon.work().join("small"), "content").unwrap();
     let told = std::sync::atomic::AtomicU64::new(0);
     let tell = |progress: podbay_client::Progress| told.store(progress.bytes, std::sync::atomic::Ordering::Relaxed);

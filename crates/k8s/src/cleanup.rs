@@ -128,7 +128,7 @@ impl<'a, M: Reaped> Run<'a, M> {
         Instant::now() >= self.end
     }
 
-    /// Removes those of all expired sandboxes or idle.
+    /// Removes those of all sandboxes that are over or idle.
     ///
     /// # Errors
     /// When the API server doesn't tell the time. What goes wrong with a single sandbox is in the result.

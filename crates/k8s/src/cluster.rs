@@ -5,7 +5,7 @@ pub(crate) mod certificate_renewal;
 pub(crate) mod clock;
 pub(crate) mod deadline;
 mod in_flight;
-mod proxy;
+pub(crate) mod proxy;
 
 use std::time::Duration;
 
@@ -78,6 +78,17 @@ impl Cluster {
         });
         let client = kube::Client::new(InFlight::default().layer(clock.layer(service)), default_namespace);
         Self { client, namespace: namespace.into(), clock }
+    }
+
+    /// A cluster whose API can't be asked for anything: every request fails at once. Its clock is this machine's.
+    /// Has to be called within a runtime.
+    pub fn without_api(namespace: impl Into<String>) -> Self {
+        let refuse = |_: Request<Body>| async {
+            Err::<http::Response<Body>, BoxError>("there is no access to the Kubernetes API".into())
+        };
+        let namespace = namespace.into();
+        let client = kube::Client::new(tower::service_fn(refuse), namespace.clone());
+        Self { client, namespace, clock: Clock::new() }
     }
 
     /// The API server's current time. Asks the server if it hasn't answered anything yet.

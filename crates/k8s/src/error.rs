@@ -21,12 +21,27 @@ pub enum Error {
     },
 
     /// The account lacks a right.
-    #[error("this account may not {what}: {message}. Grant it that right, or use another account")]
+    #[error(
+        "this account may not {what}: {message}. Grant this permission ('podbay doctor' names it), or use another account"
+    )]
     PermissionDenied {
         /// What was asked for.
         what: &'static str,
         /// The API server's answer, which names the verb and the resource.
         message: String,
+    },
+
+    /// The router alone can't do that.
+    #[error(
+        "can't {what} through the router alone: that needs access to the Kubernetes API and the right to {right}. Set \
+         cluster.kubeconfig (or run in a pod with a service account) and leave agent_sandbox.router_only unset; sandboxes that \
+         exist can be attached to without it"
+    )]
+    NeedsKubernetes {
+        /// What was asked for.
+        what: &'static str,
+        /// The verb and the resource.
+        right: &'static str,
     },
 
     /// A stream into a pod can't be opened.
@@ -38,8 +53,28 @@ pub enum Error {
         reason: String,
     },
 
+    /// The pod's address can't be used, and no other way is allowed.
+    #[error(
+        "can't connect to the pod's own address: {0}. Set cluster.connection to auto or exec to use pods/exec instead"
+    )]
+    AddressUnusable(String),
+
+    /// The router doesn't lead to the sandbox, and no other way is allowed.
+    #[error(
+        "can't reach the sandbox through the router: {0}. 'podbay doctor --mode agent-sandbox' tries each configured connection, \
+         and docs/router.md says what each needs"
+    )]
+    RouterUnreachable(String),
+
+    /// podbayd at the pod's address doesn't accept this client's key, and no other way is allowed.
+    #[error(
+        "{0}. Use a private key whose public key the sandbox has, or set cluster.connection to auto or exec to use pods/exec \
+         instead"
+    )]
+    AddressRefused(String),
+
     /// The sandbox's pod doesn't exist any more.
-    #[error("the sandbox's pod {pod} is gone: {how}. Its files went with it; create a new sandbox")]
+    #[error("the sandbox's pod {pod} is gone: {how}. Its files are lost; create a new sandbox")]
     PodGone {
         /// Namespace and name.
         pod: String,
@@ -147,7 +182,7 @@ pub enum Error {
     Superseded(String),
 
     /// Others undid the same step again and again.
-    #[error("{what} {how} {attempts} times in a row: find out which program does that, then try again")]
+    #[error("{what} {how} {attempts} times in a row: stop the other program that does that, then try again")]
     Contended {
         /// The object.
         what: String,
@@ -202,8 +237,8 @@ pub enum Error {
 
     /// There is no warm pool for a template, and this account can't create one.
     #[error(
-        "no SandboxWarmPool uses the template {template:?}, and this account may not create one. Claims name pools, so one is \
-         needed; have somebody apply this:\n{yaml}"
+        "no SandboxWarmPool uses the template {template:?}, and this account may not create one. Claims need a \
+         pool: ask an administrator to apply this:\n{yaml}"
     )]
     NoPoolForTemplate {
         /// The template.
@@ -226,7 +261,8 @@ pub enum Error {
     /// A claim didn't get ready in time.
     #[error(
         "the SandboxClaim {claim} wasn't ready after {seconds} s ({state}); raise agent_sandbox.startup_timeout if that is \
-         normal, and see 'podbay doctor --mode agent-sandbox'"
+         normal. 'podbay doctor --mode agent-sandbox' looks for the reason, and the controller's log may have it: kubectl logs -n \
+         agent-sandbox-system deployment/agent-sandbox-controller"
     )]
     ClaimTimeout {
         /// Namespace and name.
@@ -303,7 +339,12 @@ impl Error {
     /// Whether a retry can't help.
     pub fn is_final(&self) -> bool {
         match self {
-            Self::Cluster(_) | Self::Upgrade { .. } | Self::Bootstrap(_) | Self::Superseded(_) => false,
+            Self::Cluster(_)
+            | Self::Upgrade { .. }
+            | Self::Bootstrap(_)
+            | Self::AddressUnusable(_)
+            | Self::RouterUnreachable(_)
+            | Self::Superseded(_) => false,
             // An exec gets 404 and 400 while a container is being restarted; whether the pod exists is asked before.
             Self::Api { source, .. } => matches!(Self::code(source), Some(401 | 422)),
             _ => true,
@@ -356,4 +397,20 @@ fn describe(error: &kube::Error) -> String {
         source = reason.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_that_takes_too_long_leads_to_the_controllers_log() {
+        let state = "DependenciesNotReady".to_owned();
+        let error = Error::ClaimTimeout { claim: "agents/box".into(), seconds: 180, state }.to_string();
+        let log = "kubectl logs -n agent-sandbox-system deployment/agent-sandbox-controller";
+        assert!(
+            error.contains("agents/box") && error.contains("DependenciesNotReady") && error.contains(log),
+            "{error}"
+        );
+    }
 }

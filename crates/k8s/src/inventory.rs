@@ -32,7 +32,8 @@ pub(crate) fn user_labels(
     let own = labels.into_iter().flatten().filter_map(|(key, value)| {
         let short = match key.as_str() {
             THREAD | TENANT => key,
-            key => key.strip_prefix(prefix)?,
+            // Without a prefix, only labels without a domain are a user's.
+            key => key.strip_prefix(prefix).filter(|short| !short.contains('/'))?,
         };
         Some((short.to_owned(), original(key).unwrap_or_else(|| value.clone())))
     });
@@ -44,13 +45,18 @@ pub(crate) fn listed(object: &impl SandboxObject, phase: Phase, prefix: &str) ->
     let meta = object.meta();
     let created_ms = millis(object.began()?);
     let active_ms = object.last_used().map(millis);
+    let limits = object.limits();
+    let milliseconds = |seconds: u64| seconds.saturating_mul(1000);
     Some(Listed {
         id: meta.name.clone()?,
+        namespace: meta.namespace.clone(),
         labels: user_labels(prefix, meta.labels.as_ref(), meta.annotations.as_ref()),
         phase,
         created_ms,
         active_ms,
-        expires_ms: object.limits().expires_ms(created_ms, active_ms),
+        expires_ms: limits.expires_ms(created_ms, active_ms),
+        ttl_ms: limits.ttl.map(milliseconds),
+        idle_ttl_ms: limits.idle_ttl.map(milliseconds),
     })
 }
 
@@ -87,6 +93,26 @@ pub(crate) async fn count<F: Future<Output = Result<Page>>>(
         match page.cursor {
             Some(cursor) => query.cursor = Some(cursor),
             None => return Ok(stats),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With an empty prefix, Podbay's own labels and the controller's were shown as the user's.
+    #[test]
+    fn only_a_users_own_labels_are_shown() {
+        let labels = |prefix: &str| -> BTreeMap<String, String> {
+            let own =
+                [(names::MANAGED_BY, "podbay"), (names::SANDBOX, "pb-1"), ("agents.x-k8s.io/created-by", "podbay")];
+            let own = own.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
+            own.chain([(format!("{prefix}team"), "blue".to_owned()), (THREAD.to_owned(), "0a".to_owned())]).collect()
+        };
+        let expected = BTreeMap::from([("team".to_owned(), "blue".to_owned()), (THREAD.to_owned(), "0a".to_owned())]);
+        for prefix in ["", "user.podbay.dev/"] {
+            assert_eq!(user_labels(prefix, Some(&labels(prefix)), None), expected, "{prefix:?}");
         }
     }
 }

@@ -14,12 +14,14 @@ mod error;
 mod heartbeat;
 pub mod install;
 mod inventory;
+pub mod keys;
 mod lifetime;
 pub mod names;
 mod pod;
 pub mod raw;
 pub mod rights;
 mod sandbox_object;
+mod sandbox_spec;
 
 pub use cluster::{Access, Cluster};
 pub use error::{Error, Result};

@@ -14,6 +14,8 @@ pub const PODBAY: &str = "podbay";
 pub const SANDBOX: &str = "podbay.dev/sandbox";
 /// The hash of a pod's network rules: a NetworkPolicy selects its pods by it.
 pub const NETWORK: &str = "podbay.dev/net";
+/// A pod with the value `true` is a client that may connect to sandboxes at their pods' addresses.
+pub const CLIENT: &str = "podbay.dev/client";
 /// The pool that a pod waits in, or came from.
 pub const POOL: &str = "podbay.dev/pool";
 /// The state of a pool's pod: [`WARMING`], [`WARM`], [`CLAIMED`] or [`DISCARDED`].

@@ -4,10 +4,12 @@
 //! How one is created differs between the modes in every respect, so it isn't part of these traits.
 
 use k8s_openapi::jiff::Timestamp;
-use kube::Resource;
-use kube::api::Preconditions;
+use kube::api::{DeleteParams, Preconditions};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
 
-use crate::error::Result;
+use crate::api::retry::with_retry;
+use crate::error::{Error, Result};
 use crate::lifetime::LifetimeLimits;
 
 /// What an object tells about its sandbox.
@@ -51,6 +53,25 @@ pub(crate) enum Deletion {
     Absent,
     /// It isn't the object that was meant, or it was changed since it was read.
     Changed,
+}
+
+/// Deletes an object and everything it owns, if the preconditions hold. `what` is for the message of a refusal.
+pub(crate) async fn delete<K>(
+    api: &Api<K>,
+    name: &str,
+    preconditions: Preconditions,
+    what: &'static str,
+) -> Result<Deletion>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
+    match with_retry(|| api.delete(name, &parameters)).await {
+        Ok(_) => Ok(Deletion::Done),
+        Err(error) if Error::code(&error) == Some(404) => Ok(Deletion::Absent),
+        Err(error) if Error::code(&error) == Some(409) => Ok(Deletion::Changed),
+        Err(error) => Err(Error::api(what)(error)),
+    }
 }
 
 /// This very object, whatever has been written to it.

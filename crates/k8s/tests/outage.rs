@@ -1,6 +1,7 @@
 //! The API server goes away and comes back. A program of its own, because all other tests on the cluster would notice.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
+mod counting;
 #[path = "raw/pods.rs"]
 #[allow(dead_code, reason = "only the account's rules are wanted here")]
 mod pods;
@@ -8,7 +9,6 @@ mod pods;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use podbay_client::Event;
 use podbay_client::files::{Read, Write};
 use podbay_client::provider::{Provider, Wanted};
 use podbay_k8s::raw::{Config, Raw};
@@ -16,7 +16,7 @@ use podbay_k8s::{Access, Cluster};
 use rig::faults::{start_api_server, stop_api_server};
 use tokio::task::spawn_blocking;
 
-const COMMAND: &str = "echo x >> ran; for i in $(seq 1 8); do seq $((i*5000-4999)) $((i*5000)); sleep 1; done";
+const SECONDS: u32 = 8;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_api_server_may_restart_while_sandboxes_are_used_and_made() -> Result<()> {
@@ -36,7 +36,7 @@ async fn an_api_server_may_restart_while_sandboxes_are_used_and_made() -> Result
     let made = raw.get_or_create(&Wanted::default()).await?;
     made.sandbox.write(&Write::new("kept"), "yes").await?;
     let instance = made.sandbox.hello().await?.instance;
-    let mut exec = made.sandbox.spawn(COMMAND).await?;
+    let mut exec = made.sandbox.spawn(counting::command(SECONDS)).await?;
     let (running, second) = (made.sandbox.clone(), raw.clone());
     let run = tokio::spawn(async move { running.run("echo y >> ran; sleep 4; echo end").await });
     while made.sandbox.read(&Read::new("ran")).await.is_err() {
@@ -59,16 +59,7 @@ async fn an_api_server_may_restart_while_sandboxes_are_used_and_made() -> Result
     println!("the API server was away for {:?}", start.elapsed());
 
     // What ran went on, once, and no byte of its output is missing or there twice.
-    let mut output = Vec::new();
-    while let Some(event) = exec.next().await? {
-        match event {
-            Event::Output(_, data) => output.extend_from_slice(&data),
-            Event::Lost(bytes) => anyhow::bail!("{bytes} bytes were lost"),
-            Event::End(_) => {}
-        }
-    }
-    let expected: String = (1..=40_000).map(|number| format!("{number}\n")).collect();
-    ensure!(output == expected.as_bytes(), "{} bytes of {}", output.len(), expected.len());
+    counting::arrives_whole(&mut exec, SECONDS).await?;
     ensure!(run.await??.text() == "end\n");
     let mut ran: Vec<_> = made.sandbox.run("cat ran").await?.text().lines().map(str::to_owned).collect();
     ran.sort();

@@ -156,11 +156,14 @@ pub(crate) fn listed(sandbox: &SandboxDir, phase: Phase, welcome: Option<&Welcom
     let idle = spec.and_then(|spec| spec.idle_ttl_ms).zip(active_ms).map(|(ttl, active)| active.saturating_add(ttl));
     Listed {
         id: sandbox.id.clone(),
+        namespace: None,
         labels: spec.map(|spec| spec.labels.clone()).unwrap_or_default(),
         phase,
         created_ms,
         active_ms,
         expires_ms: at_latest.into_iter().chain(idle).min(),
+        ttl_ms: spec.and_then(|spec| spec.ttl_ms),
+        idle_ttl_ms: spec.and_then(|spec| spec.idle_ttl_ms),
     }
 }
 

@@ -46,7 +46,7 @@ const CONFIG: ErrorName = lifecycle("config", "ConfigError", "A setting is unkno
 const FORBIDDEN: ErrorName = lifecycle(
     "forbidden",
     "PermissionDenied",
-    "The account may not do that on the cluster; the message names the verb and the resource.",
+    "The account may not do that on the cluster (the message names the verb and the resource), or podbayd refuses its key.",
 );
 const STARTUP_TIMEOUT: ErrorName = lifecycle(
     "startup_timeout",
@@ -171,7 +171,9 @@ fn provider(source: &(dyn std::error::Error + Send + Sync + 'static)) -> ErrorNa
         return CONFIG;
     }
     match source.downcast_ref::<Cluster>() {
-        Some(Cluster::PermissionDenied { .. }) => FORBIDDEN,
+        Some(Cluster::PermissionDenied { .. } | Cluster::NeedsKubernetes { .. } | Cluster::AddressRefused(_)) => {
+            FORBIDDEN
+        }
         Some(Cluster::StartupTimeout { .. } | Cluster::ClaimTimeout { .. }) => STARTUP_TIMEOUT,
         Some(Cluster::TemplateNotFound { .. }) => TEMPLATE_NOT_FOUND,
         Some(Cluster::WarmPoolNotFound { .. } | Cluster::NoPoolForTemplate { .. }) => WARM_POOL_NOT_FOUND,
@@ -188,9 +190,14 @@ fn provider(source: &(dyn std::error::Error + Send + Sync + 'static)) -> ErrorNa
             | Cluster::Setup { .. },
         ) => STARTUP_FAILED,
         Some(Cluster::PodGone { .. }) => POD_GONE,
-        Some(Cluster::Cluster(_) | Cluster::NodeLost { .. } | Cluster::Upgrade { .. } | Cluster::IdleUnknown(_)) => {
-            UNREACHABLE
-        }
+        Some(
+            Cluster::Cluster(_)
+            | Cluster::NodeLost { .. }
+            | Cluster::Upgrade { .. }
+            | Cluster::AddressUnusable(_)
+            | Cluster::RouterUnreachable(_)
+            | Cluster::IdleUnknown(_),
+        ) => UNREACHABLE,
         Some(
             Cluster::Superseded(_)
             | Cluster::Contended { .. }
@@ -244,6 +251,10 @@ mod tests {
             (Cluster::MissingTools("head".into()), "StartupFailed"),
             (Cluster::Setup { how: "failed".into(), output: String::new() }, "StartupFailed"),
             (Cluster::IdleUnknown("no answer".into()), "Unreachable"),
+            (Cluster::AddressUnusable("no answer".into()), "Unreachable"),
+            (Cluster::RouterUnreachable("no answer".into()), "Unreachable"),
+            (Cluster::AddressRefused("podbayd refuses this client".into()), "PermissionDenied"),
+            (Cluster::NeedsKubernetes { what: "list sandboxes", right: "list sandboxclaims" }, "PermissionDenied"),
             (Cluster::Superseded("box".into()), "Contended"),
             (Cluster::Contended { what: "the Lease box".into(), how, attempts: 5 }, "Contended"),
             (Cluster::PoolBusy { pool: "default".into(), seconds: 5 }, "Contended"),

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use podbay_client::provider::Wanted;
+use podbay_client::provider::{Launch, Wanted};
 use podbay_client::{Error, Result, Sandbox};
 
 use crate::podbay::{Podbay, new_id};
@@ -24,19 +24,41 @@ struct Inner {
     /// Held while it is created or closed.
     changing: tokio::sync::Mutex<()>,
     closed: AtomicBool,
+    /// Whether this object created the sandbox. It is remembered because a handle that is opened again only finds it.
+    made: AtomicBool,
+    /// Whether closing leaves the sandbox as it is.
+    keep: AtomicBool,
+    /// Whether the sandbox has to exist.
+    attach: AtomicBool,
 }
 
 impl LazySandbox {
     pub(crate) fn new(podbay: Podbay, wanted: Wanted) -> Self {
         let id = wanted.id.clone().unwrap_or_else(new_id);
         let wanted = Wanted { id: Some(id.clone()), ..wanted };
-        let (open, changing, closed) = (RwLock::new(None), tokio::sync::Mutex::new(()), AtomicBool::new(false));
-        Self(Arc::new(Inner { podbay, wanted, id, open, changing, closed }))
+        let [closed, made, keep, attach] = [(); 4].map(|()| AtomicBool::new(false));
+        let (open, changing) = (RwLock::new(None), tokio::sync::Mutex::new(()));
+        Self(Arc::new(Inner { podbay, wanted, id, open, changing, closed, made, keep, attach }))
+    }
+
+    /// The same sandbox, which [`close`](Self::close) leaves as it is: it lives until it is deleted or expires.
+    #[must_use]
+    pub fn kept(self) -> Self {
+        self.0.keep.store(true, Ordering::Release);
+        self
+    }
+
+    /// The same sandbox, which has to exist: using it never creates one, and fails with `SandboxNotFound` if there is none.
+    #[must_use]
+    pub fn attached(self) -> Self {
+        self.0.attach.store(true, Ordering::Release);
+        self
     }
 
     /// A sandbox that is there already.
     pub fn of(podbay: &Podbay, sandbox: Sandbox) -> Self {
         let lazy = Self::new(podbay.clone(), Wanted::from(sandbox.id()));
+        lazy.0.made.store(sandbox.created(), Ordering::Release);
         lazy.0.put(Some(sandbox));
         lazy
     }
@@ -58,7 +80,12 @@ impl LazySandbox {
 
     /// Whether this object created the sandbox, or found it; nothing before it is first used.
     pub fn created(&self) -> Option<bool> {
-        self.current().map(|sandbox| sandbox.created())
+        self.current().map(|_| self.0.made.load(Ordering::Acquire))
+    }
+
+    /// How the sandbox was started; nothing before it is first used, or where that isn't known.
+    pub fn launch(&self) -> Option<Launch> {
+        self.current().and_then(|sandbox| sandbox.launch())
     }
 
     /// Whether it replaces one that was given out for the same thread before and that has ended.
@@ -100,11 +127,38 @@ impl LazySandbox {
         let _changing = self.0.changing.lock().await;
         self.0.closed.store(true, Ordering::Release);
         // It is kept until it is gone: a deletion that failed or was cancelled can be tried again.
-        if let Some(sandbox) = self.current().filter(Sandbox::created) {
-            sandbox.destroy().await?;
+        if self.0.made.load(Ordering::Acquire) && !self.0.keep.load(Ordering::Acquire) {
+            self.0.podbay.delete(&self.id()).await?;
+            self.0.made.store(false, Ordering::Release);
         }
         self.0.put(None);
         Ok(())
+    }
+
+    /// Lets go of the sandbox without deleting or closing it. The next use finds it again, or creates it anew if it has ended.
+    pub fn disconnect(&self) {
+        self.0.put(None);
+    }
+
+    /// Ends the sandbox's processes and keeps what is on its persistent volumes. The next use resumes it, unless the settings
+    /// say otherwise.
+    ///
+    /// # Errors
+    /// `unsupported` where a mode can't; `SandboxNotFound`.
+    pub async fn suspend(&self) -> Result<()> {
+        let _changing = self.0.changing.lock().await;
+        self.0.podbay.suspend(&self.id()).await?;
+        self.0.put(None);
+        Ok(())
+    }
+
+    /// Makes a suspended sandbox usable again.
+    ///
+    /// # Errors
+    /// `unsupported` where a mode can't; `SandboxNotFound`.
+    pub async fn resume(&self) -> Result<()> {
+        let _changing = self.0.changing.lock().await;
+        self.0.podbay.resume(&self.id()).await
     }
 
     /// Deletes the sandbox, whoever created it. Returns whether it existed.
@@ -115,6 +169,7 @@ impl LazySandbox {
         let _changing = self.0.changing.lock().await;
         self.0.closed.store(true, Ordering::Release);
         let deleted = self.0.podbay.delete(&self.id()).await?;
+        self.0.made.store(false, Ordering::Release);
         self.0.put(None);
         Ok(deleted)
     }
@@ -133,7 +188,13 @@ impl Inner {
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::Closed(self.id.clone()));
         }
-        let sandbox = self.podbay.get_or_create(self.wanted.clone()).await?;
+        let sandbox = match self.attach.load(Ordering::Acquire) {
+            true => self.podbay.reconnect(&self.id).await?,
+            false => self.podbay.get_or_create(self.wanted.clone()).await?,
+        };
+        if sandbox.created() {
+            self.made.store(true, Ordering::Release);
+        }
         self.put(Some(sandbox.clone()));
         Ok(sandbox)
     }

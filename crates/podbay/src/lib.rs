@@ -20,6 +20,7 @@ mod guard;
 mod lazy;
 mod podbay;
 pub mod policy;
+mod shared_exec;
 pub mod thread;
 
 pub use builder::Builder;
@@ -27,6 +28,7 @@ pub use errors::ErrorName;
 pub use lazy::LazySandbox;
 pub use podbay::Podbay;
 pub use podbay_client::*;
+pub use shared_exec::SharedExec;
 
 /// Sandboxes on any Kubernetes cluster.
 pub use podbay_k8s as k8s;

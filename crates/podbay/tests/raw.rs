@@ -4,8 +4,9 @@
 
 mod suite;
 
-use podbay::k8s::Cluster;
+use podbay::k8s::channel::in_cluster::Connection;
 use podbay::k8s::raw::{Config, Features, Raw};
+use podbay::k8s::{Access, Cluster};
 use podbay::provider::{Provider, Wanted};
 
 /// A sandbox of each kind passes the suite, and its pod goes with it.
@@ -49,4 +50,30 @@ async fn the_suite_in_gvisor() {
     let class = Some("gvisor".into());
     passes(&[rig::AddOn::Gvisor], Config { image: rig::DEBIAN.into(), runtime_class: class, ..Config::default() })
         .await;
+}
+
+/// Pods have no address outside of the cluster, so it runs itself again in the node's network.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_suite_at_the_pods_address() {
+    let Some(namespace) = rig::inside() else {
+        let Some(cluster) = rig::cluster().await.unwrap() else { return };
+        let namespace = cluster.namespace(rules()).await.unwrap();
+        return namespace.run_test_inside("the_suite_at_the_pods_address").await.unwrap();
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("key");
+    std::fs::write(&file, podbay::k8s::keys::generate().secret_text()).unwrap();
+    let kubeconfig = std::env::var_os("KUBECONFIG").map(Into::into);
+    let access = Access { kubeconfig, namespace: Some(namespace), ..Access::default() };
+    let config = Config {
+        image: rig::DEBIAN.into(),
+        image_pull_policy: "Never".into(),
+        connection: Connection::InCluster,
+        private_key_file: file.to_str().map(str::to_owned),
+        ..Config::default()
+    };
+    let raw = Raw::new(Cluster::connect(&access).await.unwrap(), config).unwrap();
+    let made = raw.get_or_create(&Wanted::default()).await.unwrap();
+    suite::all(&made.sandbox).await;
+    assert!(raw.delete(&made.id).await.unwrap());
 }

@@ -1,12 +1,15 @@
 //! `podbay doctor`: what this machine or the cluster can do.
 
+use std::time::Duration;
+
 use clap::Args;
 use podbay::config::Config;
-use podbay::k8s::doctor::{Depth, Doctor, State};
+use podbay::k8s::doctor::{Depth, Doctor, State, Trial};
 
 use crate::failure::Failure;
 use crate::local_mode::{self, Isolation};
 use crate::output::{Output, Table, plain};
+use crate::quantity::positive_span;
 use crate::session::signals;
 use crate::settings::Settings;
 use crate::terminal::{Style, escape};
@@ -16,10 +19,12 @@ Examples:
   podbay doctor                         this machine
   podbay doctor --mode raw              a cluster: permissions, image, network policies and more
   podbay doctor --mode raw --quick      the same, without starting pods
+  podbay doctor --mode agent-sandbox --hold 60s
+                                        every configured connection, each held open for a minute
   podbay --json doctor
 
 Every check is a real test. Exits with 1 if sandboxes can't be created, or only with weaker isolation. With --mode raw
-it starts three short-lived pods and deletes them afterwards.";
+it starts three short-lived pods and deletes them afterwards; with --mode agent-sandbox it claims one sandbox.";
 
 /// Check whether this machine or cluster can run sandboxes, and how to fix what is missing
 #[derive(Debug, Args)]
@@ -28,24 +33,39 @@ pub struct Arguments {
     /// On a cluster: start no pods, which leaves the image and the network policies unchecked
     #[arg(long)]
     quick: bool,
+
+    /// In mode agent-sandbox: hold each connection open for this long (at most 10m), and say what cut it and when
+    #[arg(long, value_name = "TIME", value_parser = hold_time, conflicts_with = "quick")]
+    hold: Option<Duration>,
+
+    /// In mode agent-sandbox: try the connections to this sandbox, which has to exist, instead of creating one
+    #[arg(long, value_name = "ID", conflicts_with = "quick")]
+    sandbox: Option<String>,
+}
+
+/// podbayd ends a connection with its token, after a quarter of an hour.
+fn hold_time(text: &str) -> Result<Duration, String> {
+    match positive_span(text)? {
+        time if time > Duration::from_secs(600) => Err("the time can't be longer than 10m".to_owned()),
+        time => Ok(time),
+    }
 }
 
 /// Checks this machine or the cluster.
 pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
     let config = settings.config()?;
-    match config.mode() {
-        "raw" | "agent-sandbox" => cluster(&arguments, &config, output).await,
-        _ => machine(&config, output),
+    let trial = Trial { hold: arguments.hold, sandbox: arguments.sandbox.clone() };
+    if trial != Trial::default() && config.mode() != "agent-sandbox" {
+        let message = format!("--hold and --sandbox are for mode agent-sandbox, and the mode is {}", config.mode());
+        return Err(Failure::new(message).coded("usage"));
+    }
+    match config.doctor(trial).await? {
+        Some(doctor) => cluster(&arguments, doctor, output).await,
+        None => machine(&config, output),
     }
 }
 
-async fn cluster(arguments: &Arguments, config: &Config, output: &Output) -> Result<u8, Failure> {
-    let cluster = config.cluster().await?;
-    let doctor = match config.mode() {
-        "raw" => Doctor::raw(cluster, config.raw()?),
-        _ => Doctor::agent_sandbox(cluster, config.agent_sandbox()?),
-    }
-    .map_err(podbay::Error::from)?;
+async fn cluster(arguments: &Arguments, doctor: Doctor, output: &Output) -> Result<u8, Failure> {
     let depth = if arguments.quick { Depth::Quick } else { Depth::Full };
     let report = tokio::select! {
         report = doctor.examine(depth) => report,
@@ -82,7 +102,7 @@ async fn cluster(arguments: &Arguments, config: &Config, output: &Output) -> Res
     text.push('\n');
     text.push_str(&match report.usable {
         true => output.paint(Style::Good, &format!("Sandboxes work in namespace {}.", report.namespace)),
-        false => output.paint(Style::Bad, "Sandboxes don't work there as they should: see above."),
+        false => output.paint(Style::Bad, "Sandboxes can't be used in this cluster yet: see above."),
     });
     text.push('\n');
     output.text(&text)?;
@@ -129,7 +149,7 @@ fn machine(config: &Config, output: &Output) -> Result<u8, Failure> {
         ),
         (Some(Isolation::Landlock), Isolation::Namespaces) => output.paint(
             Style::Bad,
-            "Sandboxes don't work here as they should. --isolation landlock works, but protects less.",
+            "The default isolation doesn't work on this machine. --isolation landlock does, but protects less.",
         ),
         (None, _) => output.paint(Style::Bad, "Sandboxes don't work here: see above for what is missing."),
     });

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand, ValueEnum};
 use podbay::config::Config;
 use podbay::k8s::install::{DEFAULT_NAMESPACE, Install, PodSecurity, Template};
+use podbay::k8s::keys::PublicKey;
 use podbay::k8s::rights::ModeNeeds;
 use podbay::k8s::{agent_sandbox, raw};
 
@@ -32,6 +33,7 @@ const AGENT_SANDBOX_EXAMPLES: &str = "\
 Examples:
   podbay install agent-sandbox | kubectl apply -f -
   podbay install agent-sandbox --template python --replicas 5 --set raw.image=python:3.12-slim
+  podbay install agent-sandbox --public-key podbay-public-v1.… --podbayd-in-image --set raw.image=agents:1
   podbay install agent-sandbox --no-template --account agent --account-namespace agents
 
 The cluster needs the agent-sandbox controller and its extensions first. The template's pods are those of raw mode: settings
@@ -94,6 +96,28 @@ struct AgentSandboxArguments {
     /// Let claims add environment variables to their pods (agent_sandbox.claim_env)
     #[arg(long)]
     allow_env: bool,
+
+    /// Let podbayd listen in the template's pods for clients with this key ('podbay keys'); up to two [default: the keys of
+    /// cluster.private_key_file, if it is set]
+    #[arg(long, value_name = "KEY", value_parser = PublicKey::parse)]
+    public_key: Vec<PublicKey>,
+
+    /// Admit upstream's router to the template's pods, for clients that can't reach them
+    #[arg(long)]
+    router: bool,
+
+    /// Let the account forward ports to upstream's router (cluster.connection tunnel)
+    #[arg(long)]
+    tunnel: bool,
+
+    /// The image contains podbayd: start it with the pod, so that it needn't be sent to each sandbox
+    #[arg(long)]
+    podbayd_in_image: bool,
+
+    /// Let that podbayd also serve upstream's runtime API on port 8888, for upstream's SDKs, and admit the router to it. That
+    /// API has no authentication: whoever may use the router may run commands in every sandbox
+    #[arg(long, requires = "podbayd_in_image")]
+    runtime_api: bool,
 
     /// Add permissions to create a pool for a template that has none
     #[arg(long)]
@@ -169,11 +193,28 @@ fn agent_sandbox(arguments: AgentSandboxArguments, settings: &Settings) -> Resul
         false => {
             let mut pod = config.raw()?;
             pod.runtime_class = arguments.runtime_class.or(pod.runtime_class);
-            let (name, replicas, allow_env) = (arguments.template, arguments.replicas, arguments.allow_env);
-            Some(Template { name, replicas, pod, allow_env })
+            Some(Template {
+                name: arguments.template,
+                replicas: arguments.replicas,
+                allow_env: arguments.allow_env,
+                public_keys: public_keys(arguments.public_key, &pod)?,
+                admit_router: arguments.router || arguments.tunnel,
+                podbayd_in_image: arguments.podbayd_in_image,
+                runtime_api: arguments.runtime_api,
+                pod,
+            })
         }
     };
-    Ok(install(arguments.common, &config, features.needs(), template))
+    Ok(Install { tunnel: arguments.tunnel, ..install(arguments.common, &config, features.needs(), template) })
+}
+
+/// The keys that were named, or those of the private keys that clients with these settings use.
+fn public_keys(named: Vec<PublicKey>, pod: &raw::Config) -> Result<Vec<PublicKey>, Failure> {
+    match named.len() {
+        0 => Ok(pod.public_keys().map_err(podbay::Error::from)?),
+        1 | 2 => Ok(named),
+        _ => Err(Failure::new("podbayd accepts at most two keys: name those of the old and the new pair")),
+    }
 }
 
 fn install(common: CommonArguments, config: &Config, needs: ModeNeeds, template: Option<Template>) -> Install {
@@ -189,6 +230,7 @@ fn install(common: CommonArguments, config: &Config, needs: ModeNeeds, template:
         },
         reaper_image: common.reaper_image,
         template,
+        tunnel: false,
         reaper_namespace: common.reaper_namespace,
     }
 }

@@ -12,6 +12,7 @@ mod hostile;
 mod people;
 mod raw;
 mod raw_doctor;
+mod router_only;
 mod sessions;
 mod settings;
 mod terminal;

@@ -34,7 +34,7 @@ pub struct Daemon {
     pub dir: tempfile::TempDir,
     child: Child,
     arguments: Vec<String>,
-    token: String,
+    env: Vec<(&'static str, String)>,
 }
 
 impl Daemon {
@@ -43,15 +43,15 @@ impl Daemon {
     }
 
     pub fn start_with(arguments: &[&str]) -> Self {
-        Self::start_with_token(arguments, "")
+        Self::start_with_env(arguments, Vec::new())
     }
 
-    pub fn start_with_token(arguments: &[&str], token: &str) -> Self {
+    pub fn start_with_env(arguments: &[&str], env: Vec<(&'static str, String)>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("work")).unwrap();
         let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
-        let child = serve(dir.path(), &arguments, token);
-        Self { dir, child, arguments, token: token.to_owned() }
+        let child = serve(dir.path(), &arguments, &env);
+        Self { dir, child, arguments, env }
     }
 
     pub fn state(&self) -> PathBuf {
@@ -82,11 +82,11 @@ impl Daemon {
 
     /// Starts another podbayd on the same state.
     pub fn restart(&mut self) {
-        self.child = serve(self.dir.path(), &self.arguments, &self.token);
+        self.child = serve(self.dir.path(), &self.arguments, &self.env);
     }
 }
 
-fn serve(dir: &Path, arguments: &[String], token: &str) -> Child {
+fn serve(dir: &Path, arguments: &[String], env: &[(&'static str, String)]) -> Child {
     let (mut ready, theirs) = std::io::pipe().unwrap();
     // Standard output is the one descriptor that every child inherits.
     let child = Command::new(podbayd())
@@ -96,7 +96,7 @@ fn serve(dir: &Path, arguments: &[String], token: &str) -> Child {
         .arg(dir.join("work"))
         .args(["--ready-fd", "1"])
         .args(arguments)
-        .env("PODBAY_TOKEN", token)
+        .envs(env.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(theirs)
         .spawn()

@@ -14,6 +14,9 @@ mod operations;
 mod pods;
 mod rivals;
 mod stock;
+#[path = "../stock_http/mod.rs"]
+#[allow(dead_code, reason = "the other benchmark uses the rest")]
+mod stock_http;
 mod transfers;
 
 use std::path::{Path, PathBuf};

@@ -7,10 +7,10 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
 use crate::Bench;
+use crate::stock_http::StockConnection;
 
 const NAME: &str = "stock";
 
@@ -75,26 +75,8 @@ pub async fn ask(address: &str) {
 
 /// Runs `true` so many times, one after the other on one connection.
 async fn run_true(address: &str, count: usize) {
-    let mut stream = BufReader::new(TcpStream::connect(address).await.unwrap());
-    stream.get_ref().set_nodelay(true).unwrap();
-    let body = r#"{"command": "true"}"#;
-    let head = "POST /execute HTTP/1.1\r\nHost: stock\r\nContent-Type: application/json\r\n";
-    let request = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
+    let mut stock = StockConnection::open(address).await;
     for _ in 0..count {
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut length = 0;
-        loop {
-            let mut line = String::new();
-            stream.read_line(&mut line).await.unwrap();
-            match line.trim().split_once(": ") {
-                Some((name, value)) if name.eq_ignore_ascii_case("content-length") => length = value.parse().unwrap(),
-                None if line.trim().is_empty() => break,
-                _ => {}
-            }
-        }
-        let mut answer = vec![0; length];
-        stream.read_exact(&mut answer).await.unwrap();
-        let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
-        assert_eq!(answer["exit_code"], 0, "{answer}");
+        stock.run_true().await;
     }
 }

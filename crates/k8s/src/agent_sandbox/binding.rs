@@ -3,6 +3,7 @@
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
+use kube::api::GetParams;
 use podbay_client::Sandbox as Handle;
 use podbay_client::provider::Launch;
 
@@ -11,6 +12,8 @@ use super::claims::refused;
 use super::resources::{LAUNCH_TYPE, Sandbox, SandboxClaim, is_controlled_by};
 use crate::api::retry::with_retry;
 use crate::channel::exec::{Container, ExecChannel};
+use crate::channel::pod::PodChannel;
+use crate::channel::stock_runtime::StockChannel;
 use crate::error::{Error, Result};
 use crate::pod::health::{ending, lost_node};
 use crate::sandbox_object::SandboxObject;
@@ -24,7 +27,21 @@ pub(super) struct Binding {
     pub(super) pod: Pod,
 }
 
+/// What was read of a Sandbox before a claim was bound to it.
+#[derive(Default)]
+pub(super) struct Ahead {
+    sandbox: Option<Sandbox>,
+    pod: Option<Pod>,
+}
+
 impl AgentSandbox {
+    /// Reads the pod of a Sandbox that a claim is about to get, and then the Sandbox, which may have its new owner by then.
+    pub(super) async fn look_ahead(&self, name: &str, ahead: &mut Ahead) -> Result<(), kube::Error> {
+        ahead.pod = self.pods().get_opt(name).await?;
+        ahead.sandbox = Some(self.sandboxes().get_with(name, &GetParams::any()).await?);
+        Ok(())
+    }
+
     /// The Sandbox that a claim is bound to.
     ///
     /// # Errors
@@ -50,15 +67,34 @@ impl AgentSandbox {
     /// # Errors
     /// When one of them is gone, or isn't the claim's.
     pub(super) async fn binding(&self, claim: &SandboxClaim) -> Result<Binding> {
+        self.binding_with(claim, Ahead::default()).await
+    }
+
+    /// As [`Self::binding`], with what was read before the claim was ready.
+    pub(super) async fn binding_with(&self, claim: &SandboxClaim, ahead: Ahead) -> Result<Binding> {
         let name = claim.sandbox().ok_or_else(|| self.gone(claim, "the claim isn't bound to a Sandbox"))?;
         let (sandboxes, pods) = (self.sandboxes(), self.pods());
-        let (sandbox, pod) = futures_util::future::join(
-            with_retry(|| sandboxes.get_opt(name)),
-            // A pod is named like its Sandbox, except for Sandboxes that very old controllers created.
-            with_retry(|| pods.get_opt(name)),
-        )
-        .await;
-        let sandbox = self.checked_sandbox(claim, sandbox.map_err(refused("get the Sandbox"))?)?;
+        let read_pod = async {
+            match ahead.pod.filter(|pod| pod.metadata.name.as_deref() == Some(name)) {
+                Some(pod) => Ok(Some(pod)),
+                // A pod is named like its Sandbox, except for Sandboxes that very old controllers created.
+                None => with_retry(|| pods.get_opt(name)).await,
+            }
+        };
+        let read_sandbox = async {
+            // Who controls a Sandbox doesn't change back, so what was read earlier counts if it says so. The API server's
+            // cache answers sooner than its database, and is behind at worst.
+            let is_bound = |sandbox: Sandbox| self.checked_sandbox(claim, Some(sandbox)).ok();
+            if let Some(sandbox) = ahead.sandbox.and_then(is_bound) {
+                return Ok(sandbox);
+            }
+            match sandboxes.get_with(name, &GetParams::any()).await.ok().and_then(is_bound) {
+                Some(sandbox) => Ok(sandbox),
+                None => self.bound_sandbox(claim).await,
+            }
+        };
+        let (sandbox, pod) = futures_util::future::join(read_sandbox, read_pod).await;
+        let sandbox = sandbox?;
         let mut pod = pod.map_err(Error::api("get the sandbox's pod"))?;
         if sandbox.pod() != name {
             pod = with_retry(|| pods.get_opt(sandbox.pod())).await.map_err(Error::api("get the sandbox's pod"))?;
@@ -74,7 +110,7 @@ impl AgentSandbox {
     }
 
     /// The sandbox in a pod that was checked just now. Nothing is opened yet.
-    pub(super) fn open(&self, pod: &Pod) -> Result<Handle> {
+    pub(super) fn open(&self, claim: &str, pod: &Pod) -> Result<Handle> {
         let container = self.container(pod)?;
         let label = || format!("{}/{}", self.claims.cluster.namespace, pod.metadata.name.as_deref().unwrap_or("?"));
         if let Some(how) = ending(pod, &container) {
@@ -83,19 +119,28 @@ impl AgentSandbox {
         if let Some(node) = lost_node(pod, &container) {
             return Err(Error::NodeLost { pod: label(), node });
         }
-        let container = Container {
-            namespace: self.claims.cluster.namespace.clone(),
-            pod: pod.metadata.name.clone().unwrap_or_default(),
-            uid: pod.metadata.uid.clone().unwrap_or_default(),
-            name: container,
-        };
+        let container = self.container_in(pod)?;
         let workdir = self.config.workdir.clone().unwrap_or_default();
-        let channel = ExecChannel::new(self.claims.cluster.client.clone(), container, workdir).checked_just_now();
+        let channel = ExecChannel::new(self.claims.cluster.client.clone(), container, workdir).checked_just_now(pod);
         let channel = if self.config.command_filter { channel } else { channel.without_command_filter() };
+        if let Some(router) = &self.stock {
+            return Ok(Handle::new(StockChannel::new(router, channel)).with_env(self.config.env.clone()));
+        }
+        let channel = PodChannel::new(channel).with_addresses(self.addresses.as_ref(), claim);
         Ok(Handle::new(channel).with_env(self.config.env.clone()))
     }
 
-    /// The container to work in.
+    /// The container to work in, with its pod.
+    pub(super) fn container_in(&self, pod: &Pod) -> Result<Container> {
+        Ok(Container {
+            namespace: self.claims.cluster.namespace.clone(),
+            pod: pod.metadata.name.clone().unwrap_or_default(),
+            uid: pod.metadata.uid.clone().unwrap_or_default(),
+            name: self.container(pod)?,
+        })
+    }
+
+    /// The name of the container to work in.
     pub(super) fn container(&self, pod: &Pod) -> Result<String> {
         default_container(pod, self.config.container.as_deref()).ok_or_else(|| {
             let spec = pod.spec.as_ref();

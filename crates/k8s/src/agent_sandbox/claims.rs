@@ -8,8 +8,9 @@
 //! | a client that uses it | the same | when half of the idle time is over |
 //! | whoever suspends or resumes it | `shutdownTime` | before it changes the Sandbox |
 //!
-//! The controller deletes the claim at its `shutdownTime`. Programs that delete because of what they read carry the
-//! resourceVersion that they read, and look again on a conflict. All times are the API server's.
+//! The controller deletes the claim at its `shutdownTime`. Programs that delete because of what they read, and not because a user
+//! said so, carry the resourceVersion that they read, and look again on a conflict: whoever attached meanwhile keeps the sandbox.
+//! All times are the API server's.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, TypeMeta};
+use kube::api::{Patch, PatchParams, PostParams, Preconditions, TypeMeta};
 use serde_json::{Value, json};
 
 use super::config::Config;
@@ -29,19 +30,13 @@ use crate::api::retry::with_retry;
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
 use crate::lifetime::{LifetimeLimits, from_millis, millis};
-use crate::names::{CREATOR, IDLE_TTL, LAST_USED, MANAGED_BY, Metadata, PODBAY, SANDBOX, SILENT_SINCE, TTL, pointer};
-use crate::sandbox_object::{Deletion, SandboxObject, SandboxObjects};
+use crate::names::{CREATOR, IDLE_TTL, LAST_USED, MANAGED_BY, PODBAY, SANDBOX, SILENT_SINCE, TTL, pointer};
+use crate::sandbox_object::{self, Deletion, SandboxObject, SandboxObjects, unchanged};
+use crate::sandbox_spec::SandboxSpec;
 
 /// How often a patch is tried again that others were faster than, and how long apart.
 const ATTEMPTS: usize = 20;
 const PAUSE: Duration = Duration::from_millis(50);
-
-/// The sandbox that a caller asks for.
-pub(super) struct ClaimRequest {
-    pub(super) name: String,
-    pub(super) metadata: Metadata,
-    pub(super) limits: LifetimeLimits,
-}
 
 /// How an attempt to create a claim ended.
 pub(super) enum Creation {
@@ -64,14 +59,14 @@ impl Claims {
     }
 
     /// Creates a claim on a pool.
-    pub(super) async fn create(&self, request: &ClaimRequest, pool: &str, config: &Config) -> Result<Creation> {
+    pub(super) async fn create(&self, spec: &SandboxSpec, pool: &str, config: &Config) -> Result<Creation> {
         let now = self.cluster.now().await?;
         // A request that seemed to fail may have been served: this says whose claim it is.
         let creator = format!("{:016x}", rand::random::<u64>());
-        let claim = manifest(request, pool, config, now, &creator);
+        let claim = manifest(spec, pool, config, now, &creator);
         match with_retry(|| async { self.api.create(&PostParams::default(), &claim).await }).await {
             Ok(claim) => Ok(Creation::Created(Box::new(claim))),
-            Err(error) if Error::code(&error) == Some(409) => match self.get(&request.name).await? {
+            Err(error) if Error::code(&error) == Some(409) => match self.get(&spec.name).await? {
                 Some(claim) if annotation(&claim, CREATOR) == Some(creator.as_str()) => {
                     Ok(Creation::Created(Box::new(claim)))
                 }
@@ -82,8 +77,8 @@ impl Claims {
     }
 
     /// Sends a claim as a dry run, which goes through admission and webhooks.
-    pub(super) async fn rehearse(&self, request: &ClaimRequest, pool: &str, config: &Config) -> Result<()> {
-        let claim = manifest(request, pool, config, self.cluster.now().await?, "rehearsal");
+    pub(super) async fn rehearse(&self, spec: &SandboxSpec, pool: &str, config: &Config) -> Result<()> {
+        let claim = manifest(spec, pool, config, self.cluster.now().await?, "rehearsal");
         let dry_run = PostParams { dry_run: true, ..PostParams::default() };
         self.api.create(&dry_run, &claim).await.map(drop).map_err(refused("admit a claim"))
     }
@@ -109,6 +104,7 @@ impl Claims {
         // Ownership is tested before anything is written: the claim may belong to another program.
         let patch = [
             json!({"op": "test", "path": pointer("labels", MANAGED_BY), "value": PODBAY}),
+            json!({"op": "test", "path": pointer("labels", SANDBOX), "value": name}),
             json!({"op": "add", "path": pointer("annotations", LAST_USED), "value": now.to_string()}),
         ];
         let mut left = ATTEMPTS;
@@ -128,24 +124,51 @@ impl Claims {
     async fn extend(&self, claim: SandboxClaim) -> Result<SandboxClaim> {
         let now = self.cluster.now().await?;
         match renewed(&claim, now, now) {
-            Some(end) => self.set_shutdown_time(claim.id(), Some(end)).await,
+            Some(end) => self.set_shutdown_time(&claim, Some(end)).await,
             None => Ok(claim),
         }
     }
 
     /// Sets when the controller deletes a claim, or that it doesn't.
-    pub(super) async fn set_shutdown_time(&self, name: &str, end: Option<Timestamp>) -> Result<SandboxClaim> {
+    pub(super) async fn set_shutdown_time(&self, claim: &SandboxClaim, end: Option<Timestamp>) -> Result<SandboxClaim> {
         let change = json!({"spec": {"lifecycle": {"shutdownTime": end.map(Time), "shutdownPolicy": "Delete"}}});
-        self.change(name, change).await
+        self.change(claim, change).await
     }
 
-    async fn change(&self, name: &str, change: Value) -> Result<SandboxClaim> {
-        let patch = Patch::Merge(change);
+    /// Changes this claim, and no other that has got its name since it was read.
+    async fn change(&self, claim: &SandboxClaim, mut change: Value) -> Result<SandboxClaim> {
+        change["metadata"]["uid"] = claim.metadata.uid.as_deref().into();
+        let (name, patch) = (claim.id(), Patch::Merge(change));
         match with_retry(|| async { self.api.patch(name, &PatchParams::default(), &patch).await }).await {
             Ok(claim) => Ok(claim),
             Err(error) if Error::code(&error) == Some(404) => Err(Error::SandboxNotFound(name.into())),
+            // A UID can't be changed, which makes the patch of another claim invalid.
+            Err(error) if matches!(Error::code(&error), Some(409 | 422)) => match self.get(name).await? {
+                Some(other) if other.metadata.uid == claim.metadata.uid => {
+                    Err(refused("change the sandbox's claim")(error))
+                }
+                _ => Err(Error::SandboxNotFound(name.into())),
+            },
             Err(error) => Err(refused("change the sandbox's claim")(error)),
         }
+    }
+
+    /// Deletes a claim that is of no use to this caller, unless somebody else has attached to it since it was read. The
+    /// controller writes to claims all the time, so a change alone doesn't mean that.
+    pub(super) async fn delete_unused(&self, claim: &SandboxClaim) -> Result<Deletion> {
+        let mut seen = claim.clone();
+        for _ in 0..ATTEMPTS {
+            match self.delete(claim.id(), unchanged(&seen)).await? {
+                Deletion::Changed => {}
+                done => return Ok(done),
+            }
+            seen = match self.get(claim.id()).await? {
+                None => return Ok(Deletion::Absent),
+                Some(newer) if is_same_use(claim, &newer) => newer,
+                Some(_) => break,
+            };
+        }
+        Ok(Deletion::Changed)
     }
 
     /// Records that podbayd doesn't say whether its sandbox is idle, unless somebody has written to the claim since it was read.
@@ -172,7 +195,7 @@ impl Claims {
             "metadata": {"annotations": {LAST_USED: used.to_string()}},
             "spec": {"lifecycle": {"shutdownTime": Time(end), "shutdownPolicy": "Delete"}},
         });
-        self.change(name, change).await
+        self.change(&claim, change).await
     }
 }
 
@@ -193,13 +216,7 @@ impl SandboxObjects for Claims {
     }
 
     async fn delete(&self, name: &str, preconditions: Preconditions) -> Result<Deletion> {
-        let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
-        match with_retry(|| self.api.delete(name, &parameters)).await {
-            Ok(_) => Ok(Deletion::Done),
-            Err(error) if Error::code(&error) == Some(404) => Ok(Deletion::Absent),
-            Err(error) if Error::code(&error) == Some(409) => Ok(Deletion::Changed),
-            Err(error) => Err(refused("delete the sandbox's claim")(error)),
-        }
+        sandbox_object::delete(&self.api, name, preconditions, "delete the sandbox's claim").await
     }
 }
 
@@ -220,10 +237,10 @@ impl SandboxObject for SandboxClaim {
 }
 
 /// The claim that is created for a request.
-fn manifest(request: &ClaimRequest, pool: &str, config: &Config, now: Timestamp, creator: &str) -> SandboxClaim {
-    let mut labels = request.metadata.labels.clone();
+fn manifest(spec: &SandboxSpec, pool: &str, config: &Config, now: Timestamp, creator: &str) -> SandboxClaim {
+    let mut labels = spec.metadata.labels.clone();
     labels.insert(CREATED_BY.into(), PODBAY.into());
-    let mut annotations = request.metadata.annotations.clone();
+    let mut annotations = spec.metadata.annotations.clone();
     annotations.insert(CREATOR.into(), creator.into());
     annotations.insert(REQUESTED_AT.into(), now.to_string());
     annotations.insert(LAST_USED.into(), now.to_string());
@@ -236,7 +253,7 @@ fn manifest(request: &ClaimRequest, pool: &str, config: &Config, now: Timestamp,
     SandboxClaim {
         types: Some(TypeMeta::resource::<SandboxClaim>()),
         metadata: kube::api::ObjectMeta {
-            name: Some(request.name.clone()),
+            name: Some(spec.name.clone()),
             labels: Some(labels),
             annotations: Some(annotations),
             ..Default::default()
@@ -244,7 +261,7 @@ fn manifest(request: &ClaimRequest, pool: &str, config: &Config, now: Timestamp,
         spec: ClaimSpec {
             warm_pool_ref: NameRef { name: pool.into() },
             lifecycle: Some(Lifecycle {
-                shutdown_time: end(request.limits, now, now).map(Time),
+                shutdown_time: end(spec.limits, now, now).map(Time),
                 ttl_seconds_after_finished: config.ttl_after_finished.and_then(|seconds| i32::try_from(seconds).ok()),
                 shutdown_policy: Some("Delete".into()),
             }),
@@ -296,6 +313,11 @@ pub(super) fn end_from(claim: &SandboxClaim, now: Timestamp) -> Option<Timestamp
 pub(super) fn silent_since(claim: &SandboxClaim) -> Option<Timestamp> {
     let since: Timestamp = annotation(claim, SILENT_SINCE)?.parse().ok()?;
     (Some(since) > claim.last_used()).then_some(since)
+}
+
+/// Whether a claim is the same one, and nobody has attached to it meanwhile.
+fn is_same_use(before: &SandboxClaim, now: &SandboxClaim) -> bool {
+    now.metadata.uid == before.metadata.uid && annotation(now, LAST_USED) == annotation(before, LAST_USED)
 }
 
 /// Whether Podbay created a claim.
@@ -381,6 +403,19 @@ mod tests {
             "details": {"name": "a", "kind": "sandboxclaims"},
         });
         assert!(matches!(refused("x")(status(missing)), Error::Api { .. }));
+    }
+
+    #[test]
+    fn whoever_attaches_makes_a_claim_its_own() {
+        let used = |uid: &str, at: &str| {
+            let (mut claim, _) = claim(100, None, 100);
+            claim.metadata.uid = Some(uid.into());
+            claim.metadata.annotations = Some([(LAST_USED.to_owned(), at.to_owned())].into());
+            claim
+        };
+        assert!(is_same_use(&used("a", "1"), &used("a", "1")));
+        assert!(!is_same_use(&used("a", "1"), &used("a", "2")));
+        assert!(!is_same_use(&used("a", "1"), &used("b", "1")));
     }
 
     #[test]

@@ -57,8 +57,8 @@ impl Reaped for AgentSandbox {
         self.is_young(claim, now) && self.phase_of(claim, now) == Phase::Pending
     }
 
-    fn sandbox(&self, _: &SandboxClaim, pod: &Pod) -> Result<Sandbox> {
-        self.open(pod)
+    fn sandbox(&self, claim: &SandboxClaim, pod: &Pod) -> Result<Sandbox> {
+        self.open(claim.id(), pod)
     }
 
     fn silent_since(&self, claim: &SandboxClaim) -> Option<Timestamp> {

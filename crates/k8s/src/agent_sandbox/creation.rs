@@ -5,16 +5,17 @@ use std::time::Duration;
 use podbay_client::provider::{Provided, Wanted};
 
 use super::AgentSandbox;
-use super::binding::launch;
-use super::claims::{ClaimRequest, Creation, is_ours, not_ours};
+use super::binding::{Ahead, launch};
+use super::claims::{Creation, is_ours, not_ours};
 use super::readiness::{ClaimReadiness, Waited, is_end_of_pod};
 use super::resources::SandboxClaim;
-use crate::api::follow::{Judge, Verdict, follow};
+use crate::api::follow::{UntilDeleted, follow};
 use crate::error::{Error, Result};
 use crate::lifetime::LifetimeLimits;
-use crate::names::{self, IDLE_TTL, Metadata, TTL};
+use crate::names;
 use crate::pod::health::ending;
 use crate::sandbox_object::{Deletion, SandboxObject, SandboxObjects, same};
+use crate::sandbox_spec::{Removes, SandboxSpec, SpecDefaults, Unfinished};
 
 /// How often a sandbox is looked at again that others delete.
 const ATTEMPTS: usize = 20;
@@ -22,95 +23,63 @@ const ATTEMPTS: usize = 20;
 /// How long a claim of the same name may take to go away.
 const ENDING: Duration = Duration::from_secs(60);
 
-/// A sandbox that is being created. It is removed when its creator gives up.
-struct Unfinished<'a> {
-    provider: &'a AgentSandbox,
-    name: Option<String>,
-}
-
-impl Drop for Unfinished<'_> {
-    fn drop(&mut self) {
-        // Outside a runtime no request can be sent; the claim's own end removes it.
-        let (Some(name), Ok(runtime)) = (self.name.take(), tokio::runtime::Handle::try_current()) else { return };
-        let provider = self.provider.clone();
-        runtime.spawn(async move {
-            // The request that creates it may be cut off here and be served all the same, a moment later.
-            for pause in [Duration::ZERO, Duration::from_secs(2)] {
-                tokio::time::sleep(pause).await;
-                if let Err(error) = provider.remove(&name).await {
-                    tracing::warn!(%error, name, "can't remove a sandbox that nobody waits for any more");
-                }
-            }
-        });
+impl Removes for AgentSandbox {
+    async fn remove(&self, name: &str) -> Result<bool> {
+        self.remove(name).await
     }
 }
 
 impl AgentSandbox {
     pub(super) async fn provide(&self, wanted: &Wanted) -> Result<Provided> {
-        if wanted.leashed {
-            // A cluster doesn't notice the end of a process, so the promise couldn't be kept.
-            return Err(Error::Config(
-                "a sandbox on a cluster can't be leashed to a process: set idle_ttl instead".into(),
-            ));
-        }
-        let request = self.request_for(wanted)?;
-        // Nobody else knows a random name, so a sandbox that isn't handed over would be lost.
-        let mut unfinished = Unfinished { provider: self, name: wanted.id.is_none().then(|| request.name.clone()) };
-        let mut new_pool = true;
+        let spec = self.spec_for(wanted)?;
+        let unfinished = Unfinished::new(self, wanted, &spec);
+        let mut looked_again = false;
         for _ in 0..ATTEMPTS {
-            match self.find_or_create(&request).await {
+            match self.find_or_create(&spec).await {
                 Ok(Some(provided)) => {
-                    unfinished.name = None;
+                    unfinished.finish();
                     return Ok(provided);
                 }
                 // Somebody deleted it meanwhile; it is wanted all the same.
-                Ok(None) => tracing::debug!(name = request.name, "a sandbox was deleted while it was being created"),
+                Ok(None) => tracing::debug!(name = spec.name, "a sandbox was deleted while it was being created"),
                 // The pool that was found earlier was deleted; there may be another.
-                Err(Error::WarmPoolNotFound { .. }) if new_pool && self.config.warm_pool_name.is_none() => {
-                    new_pool = false;
+                Err(Error::WarmPoolNotFound { .. }) if !looked_again && self.config.warm_pool_name.is_none() => {
+                    looked_again = true;
                     self.forget_pool().await;
                 }
                 Err(error) => return Err(error),
             }
         }
         Err(Error::Contended {
-            what: format!("the sandbox {}", request.name),
+            what: format!("the sandbox {}", spec.name),
             how: "was deleted while it was being created",
             attempts: ATTEMPTS,
         })
     }
 
-    pub(super) fn request_for(&self, wanted: &Wanted) -> Result<ClaimRequest> {
-        let name = match &wanted.id {
-            Some(id) => names::of_id(id, self.claims.cluster.namespace())?.to_owned(),
-            None => names::random(),
-        };
-        let mut labels = self.config.default_labels.clone();
-        labels.extend(wanted.labels.clone());
-        let mut metadata = Metadata::new(&name, &self.config.label_prefix, &labels)?;
-        let seconds = |time: Option<Duration>| time.map(|time| time.as_secs().max(1));
-        let limits = LifetimeLimits {
-            ttl: seconds(wanted.ttl).or(self.config.ttl),
-            idle_ttl: seconds(wanted.idle_ttl).or(self.config.idle_ttl),
-        };
-        for (key, seconds) in [(TTL, limits.ttl), (IDLE_TTL, limits.idle_ttl)] {
-            if let Some(seconds) = seconds {
-                metadata.annotations.insert(key.into(), seconds.to_string());
-            }
-        }
-        Ok(ClaimRequest { name, metadata, limits })
+    pub(super) fn spec_for(&self, wanted: &Wanted) -> Result<SandboxSpec> {
+        let config = &self.config;
+        SandboxSpec::new(
+            wanted,
+            &SpecDefaults {
+                namespace: self.claims.cluster.namespace(),
+                labels: &config.default_labels,
+                label_prefix: &config.label_prefix,
+                limits: LifetimeLimits { ttl: config.ttl, idle_ttl: config.idle_ttl },
+            },
+        )
     }
 
     /// Creates a claim or attaches to the one of that name; returns nothing when it was deleted meanwhile.
-    async fn find_or_create(&self, request: &ClaimRequest) -> Result<Option<Provided>> {
+    async fn find_or_create(&self, spec: &SandboxSpec) -> Result<Option<Provided>> {
         let pool = self.pool().await?;
-        let claim = match self.claims.create(request, &pool.name, &self.config).await? {
+        let claim = match self.claims.create(spec, &pool.name, &self.config).await? {
             Creation::Created(claim) => *claim,
-            Creation::Exists => return self.find_existing(&request.name).await,
+            Creation::Exists => return self.find_existing(&spec.name).await,
         };
-        let readiness = ClaimReadiness { pool_is_new: pool.is_new, ..ClaimReadiness::default() };
+        let readiness = ClaimReadiness { is_new: true, pool_is_new: pool.is_new, ..ClaimReadiness::default() };
         let started = match self.until_ready(claim.clone(), readiness).await {
-            Ok(Waited::Ready(ready)) => self.start(&ready).await.map(Some),
+            Ok(Waited::Ready(ready, ahead)) => self.start(&ready, *ahead).await.map(Some),
             Ok(Waited::Deleted | Waited::Suspended) => Ok(None),
             Err(error) => Err(error),
         };
@@ -121,15 +90,15 @@ impl AgentSandbox {
     }
 
     /// Opens a sandbox that this call created. Now is the time to find out that podbayd doesn't start in it.
-    async fn start(&self, claim: &SandboxClaim) -> Result<Provided> {
-        let provided = self.attached(claim, true).await?;
+    async fn start(&self, claim: &SandboxClaim, ahead: Ahead) -> Result<Provided> {
+        let provided = self.attached(claim, ahead, true).await?;
         provided.sandbox.hello().await.map_err(Error::Unusable)?;
         Ok(provided)
     }
 
-    /// Removes a claim that this call created and that can't be used.
+    /// Removes a claim that this call created and can't use. It may work for others, so it stays if somebody has attached to it.
     async fn roll_back(&self, claim: &SandboxClaim) {
-        if let Err(error) = self.claims.delete(claim.id(), same(claim)).await {
+        if let Err(error) = self.claims.delete_unused(claim).await {
             tracing::warn!(%error, claim = claim.id(), "can't remove a claim that can't be used");
         }
     }
@@ -153,10 +122,10 @@ impl AgentSandbox {
             claim => claim?,
         };
         let (mut claim, mut resuming, mut replacing) = (claim, false, false);
-        loop {
-            let readiness = ClaimReadiness { pool_is_new: false, resuming, replacing };
+        for _ in 0..ATTEMPTS {
+            let readiness = ClaimReadiness { resuming, replacing, ..ClaimReadiness::default() };
             match self.until_ready(claim.clone(), readiness).await {
-                Ok(Waited::Ready(ready)) => return self.attached(&ready, false).await,
+                Ok(Waited::Ready(ready, ahead)) => return self.attached(&ready, *ahead, false).await,
                 Ok(Waited::Deleted) => return Err(Error::SandboxNotFound(name.to_owned())),
                 Ok(Waited::Suspended) if self.config.resume && is_ours(&claim) && !resuming => {
                     claim = self.set_running(&claim).await?;
@@ -169,12 +138,23 @@ impl AgentSandbox {
                         replacing = true;
                         continue;
                     }
-                    self.claims.delete(name, same(&claim)).await?;
-                    return Err(Error::SandboxNotFound(name.to_owned()));
+                    match self.claims.delete_unused(&claim).await? {
+                        Deletion::Done | Deletion::Absent => return Err(Error::SandboxNotFound(name.to_owned())),
+                        // Somebody else found it in the same state. One of the two gets to delete it.
+                        Deletion::Changed => {
+                            tokio::time::sleep(Duration::from_millis(rand::random_range(10..200))).await;
+                            claim = self.claims.attach(name).await?;
+                        }
+                    }
                 }
                 Err(error) => return Err(error),
             }
         }
+        Err(Error::Contended {
+            what: format!("the sandbox {name}"),
+            how: "had ended and was attached to by others",
+            attempts: ATTEMPTS,
+        })
     }
 
     /// Whether a claim's pod has ended and stays as it is. One that is being deleted gets a successor.
@@ -189,9 +169,9 @@ impl AgentSandbox {
     }
 
     /// The sandbox of a claim that is ready.
-    pub(super) async fn attached(&self, claim: &SandboxClaim, created: bool) -> Result<Provided> {
-        let binding = self.binding(claim).await?;
-        let sandbox = self.open(&binding.pod)?;
+    async fn attached(&self, claim: &SandboxClaim, ahead: Ahead, created: bool) -> Result<Provided> {
+        let binding = self.binding_with(claim, ahead).await?;
+        let sandbox = self.open(claim.id(), &binding.pod)?;
         if is_ours(claim) {
             self.start_heartbeat(claim, &sandbox);
         }
@@ -226,15 +206,4 @@ impl AgentSandbox {
 /// Whether a claim can't be used any more, and never will be.
 pub(super) fn is_over(reason: &str) -> bool {
     ["ClaimExpired", "SandboxExpired"].contains(&reason) || is_end_of_pod(reason)
-}
-
-/// Waits for a claim's end, whatever it is until then.
-struct UntilDeleted;
-
-impl Judge<SandboxClaim> for UntilDeleted {
-    type Failure = std::convert::Infallible;
-
-    fn judge(&self, _: &SandboxClaim) -> Verdict<Self::Failure> {
-        Verdict::Waiting(String::new())
-    }
 }

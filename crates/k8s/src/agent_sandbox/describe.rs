@@ -6,6 +6,7 @@ use podbay_client::provider::Phase;
 use super::AgentSandbox;
 use super::binding::launch;
 use super::claims::{is_ours, not_ours};
+use crate::channel::stock_runtime::ask_by_stock_runtime;
 use crate::error::{Error, Result};
 use crate::lifetime::LifetimeLimits;
 use crate::names;
@@ -43,7 +44,10 @@ impl AgentSandbox {
                 let container = self.container(&binding.pod)?;
                 describe_pod(&mut description, &self.claims.cluster, &binding.pod, &container).await;
                 if description.listed.phase == Phase::Running {
-                    match self.open(&binding.pod) {
+                    match self.open(claim.id(), &binding.pod) {
+                        Ok(sandbox) if self.stock.is_some() => {
+                            ask_by_stock_runtime(&mut description, &sandbox, self.config.runtime_port).await;
+                        }
                         Ok(sandbox) => ask_podbayd(&mut description, &sandbox).await,
                         Err(error) => description.unknown.push(error.to_string()),
                     }

@@ -1,7 +1,7 @@
 //! The features of agent-sandbox mode, and the rights that each of them takes.
 
-use super::Config;
 use super::resources::{EXTENSIONS_GROUP, SANDBOXES_GROUP};
+use super::{Config, Runtime};
 use crate::rights::{ModeNeeds, Right, right};
 
 /// The features of agent-sandbox mode that are used. Each takes rights of its own.
@@ -13,12 +13,19 @@ pub struct Features {
     pub creates_pools: bool,
     /// Sandboxes are suspended and resumed.
     pub suspends: bool,
+    /// Sandboxes are reached by the stock runtime's API, so exec isn't used.
+    pub without_exec: bool,
 }
 
 impl Features {
     /// The features that a configuration uses.
     pub fn of(config: &Config) -> Self {
-        Self { templates: config.warm_pool_name.is_none(), creates_pools: false, suspends: config.resume }
+        Self {
+            templates: config.warm_pool_name.is_none(),
+            creates_pools: false,
+            suspends: config.resume,
+            without_exec: config.runtime == Runtime::Stock,
+        }
     }
 
     /// What these features need on a cluster, and no more.
@@ -58,6 +65,9 @@ impl Features {
             right("", "events", &["list"], "Why a pod doesn't start."),
             right(EXTENSIONS_GROUP, "sandboxwarmpools", pools, "The pool to claim from, and how full it is."),
         ];
+        if self.without_exec {
+            rights.retain(|right| right.resource != "pods/exec");
+        }
         if self.creates_pools {
             rights.push(right(EXTENSIONS_GROUP, "sandboxtemplates", &["get"], "Whether a pool's template exists."));
         }
@@ -94,6 +104,9 @@ mod tests {
         assert_eq!(verbs(plain, "sandboxes"), ["get"]);
         assert_eq!(verbs(plain, "sandboxwarmpools"), ["get"]);
         assert!(verbs(plain, "sandboxtemplates").is_empty());
+        assert_eq!(verbs(plain, "pods/exec"), ["create", "get"]);
+        let stock = Features::of(&Config { runtime: Runtime::Stock, ..Config::default() });
+        assert!(verbs(stock, "pods/exec").is_empty());
         assert!(verbs(Features { suspends: true, ..plain }, "sandboxes").contains(&"patch"));
         assert!(verbs(Features { creates_pools: true, ..plain }, "sandboxwarmpools").contains(&"create"));
         let every = plain.rights().into_iter().chain(reaper_rights());

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
+use tokio::sync::SetOnce;
 use tokio::time::Instant;
 
 use super::AgentSandbox;
+use super::binding::Ahead;
 use super::resources::SandboxClaim;
 use crate::api::follow::{Change, Judge, Outcome, Verdict, Watch, follow};
 use crate::error::{Error, Result};
@@ -51,12 +53,16 @@ pub(super) enum ClaimFailure {
 /// Decides whether a claim is ready.
 #[derive(Default)]
 pub(super) struct ClaimReadiness {
+    /// Whether this call created the claim, so that the pod of its Sandbox can't have been replaced yet.
+    pub(super) is_new: bool,
     /// Whether this call created the pool, so that the controller may not know it yet.
     pub(super) pool_is_new: bool,
     /// Whether this call has just resumed the sandbox, so that the claim may still say that it is suspended.
     pub(super) resuming: bool,
     /// Whether the claim's pod is about to be replaced, so that the claim may still say that it has ended.
     pub(super) replacing: bool,
+    /// The warm Sandbox that the controller has chosen, as soon as the claim says so.
+    pub(super) assigned: SetOnce<String>,
 }
 
 impl Judge<SandboxClaim> for ClaimReadiness {
@@ -65,6 +71,10 @@ impl Judge<SandboxClaim> for ClaimReadiness {
     fn judge(&self, claim: &SandboxClaim) -> Verdict<ClaimFailure> {
         if claim.metadata.deletion_timestamp.is_some() {
             return Verdict::Failed(ClaimFailure::Deleted);
+        }
+        if let Some(name) = claim.assigned().filter(|_| self.is_new) {
+            // Only the first choice is looked at ahead of time.
+            let _ = self.assigned.set(name.to_owned());
         }
         let Some(ready) = claim.condition("Ready") else {
             return Verdict::Waiting("the controller hasn't answered the claim: is it running?".into());
@@ -101,8 +111,8 @@ pub(super) fn is_end_of_pod(reason: &str) -> bool {
 
 /// How waiting for a claim ended.
 pub(super) enum Waited {
-    /// It is ready.
-    Ready(Box<SandboxClaim>),
+    /// It is ready. There may have been time to look at the Sandbox that it was going to get.
+    Ready(Box<SandboxClaim>, Box<Ahead>),
     /// It is suspended.
     Suspended,
     /// It was deleted, or is being deleted.
@@ -121,18 +131,20 @@ impl AgentSandbox {
         let deadline = Instant::now() + timeout;
         let mut state = String::new();
         let pool = claim.spec.warm_pool_ref.name.clone();
+        let mut ahead = Box::<Ahead>::default();
         let outcome = {
             let following = follow(self.claims.api.clone(), claim, &readiness, &mut state);
             tokio::select! {
                 outcome = tokio::time::timeout_at(deadline, following) => outcome,
                 error = self.pod_failure(&name, deadline) => return Err(error),
+                never = self.look_at_assigned(&readiness.assigned, &mut ahead) => never,
             }
         };
         let namespace = self.claims.cluster.namespace.clone();
         match outcome {
             Err(_) => Err(Error::ClaimTimeout { claim: label, seconds: timeout.as_secs(), state }),
             Ok(Err(error)) => Err(Error::api("watch the sandbox's claim")(error)),
-            Ok(Ok(Outcome::Ready(claim))) => Ok(Waited::Ready(Box::new(claim))),
+            Ok(Ok(Outcome::Ready(claim))) => Ok(Waited::Ready(Box::new(claim), ahead)),
             Ok(Ok(Outcome::Deleted | Outcome::Failed(ClaimFailure::Deleted))) => Ok(Waited::Deleted),
             Ok(Ok(Outcome::Failed(ClaimFailure::Suspended))) => Ok(Waited::Suspended),
             Ok(Ok(Outcome::Failed(ClaimFailure::NoPool))) => Err(Error::WarmPoolNotFound { pool, namespace }),
@@ -146,6 +158,14 @@ impl AgentSandbox {
                 Err(Error::ClaimFailed { claim: label, reason: "ReconcilerError".into(), message: reason })
             }
         }
+    }
+
+    /// Looks at the Sandbox that the controller has chosen while it binds it, which takes longer. Never returns.
+    async fn look_at_assigned<T>(&self, assigned: &SetOnce<String>, ahead: &mut Ahead) -> T {
+        if let Err(error) = self.look_ahead(assigned.wait().await, ahead).await {
+            tracing::debug!(%error, "can't look at the sandbox's pod ahead of time");
+        }
+        std::future::pending().await
     }
 
     /// Waits until it is clear that the pod of a cold sandbox can't start: the claim doesn't say so.
@@ -201,33 +221,35 @@ mod tests {
         readiness.judge(&serde_json::from_value(claim).unwrap())
     }
 
-    const USUAL: ClaimReadiness = ClaimReadiness { pool_is_new: false, resuming: false, replacing: false };
+    fn usual() -> ClaimReadiness {
+        ClaimReadiness::default()
+    }
 
     #[test]
     fn what_waiting_does_not_mend_fails_at_once() {
         for reason in FINAL {
             assert!(
-                matches!(judged(reason, "False", USUAL), Verdict::Failed(ClaimFailure::Refused { .. })),
+                matches!(judged(reason, "False", usual()), Verdict::Failed(ClaimFailure::Refused { .. })),
                 "{reason}"
             );
         }
-        assert_eq!(judged("WarmPoolNotFound", "False", USUAL), Verdict::Failed(ClaimFailure::NoPool));
-        assert!(matches!(judged("TemplateNotFound", "False", USUAL), Verdict::Failed(ClaimFailure::NoTemplate(_))));
+        assert_eq!(judged("WarmPoolNotFound", "False", usual()), Verdict::Failed(ClaimFailure::NoPool));
+        assert!(matches!(judged("TemplateNotFound", "False", usual()), Verdict::Failed(ClaimFailure::NoTemplate(_))));
         for reason in ["SandboxNotReady", "SandboxCreatePending", "AdoptionConflict", "SandboxMissing", "Later"] {
-            assert!(matches!(judged(reason, "False", USUAL), Verdict::Waiting(_)), "{reason}");
+            assert!(matches!(judged(reason, "False", usual()), Verdict::Waiting(_)), "{reason}");
         }
-        assert!(matches!(judged("ReconcilerError", "False", USUAL), Verdict::Doubtful(_)));
-        assert_eq!(judged("DependenciesReady", "True", USUAL), Verdict::Ready);
+        assert!(matches!(judged("ReconcilerError", "False", usual()), Verdict::Doubtful(_)));
+        assert_eq!(judged("DependenciesReady", "True", usual()), Verdict::Ready);
     }
 
     #[test]
     fn what_this_call_has_just_changed_is_waited_for() {
-        let new_pool = ClaimReadiness { pool_is_new: true, ..USUAL };
+        let new_pool = ClaimReadiness { pool_is_new: true, ..usual() };
         assert!(matches!(judged("WarmPoolNotFound", "False", new_pool), Verdict::Waiting(_)));
-        let resuming = ClaimReadiness { resuming: true, ..USUAL };
+        let resuming = ClaimReadiness { resuming: true, ..usual() };
         assert!(matches!(judged("SandboxSuspended", "False", resuming), Verdict::Waiting(_)));
-        assert_eq!(judged("SandboxSuspended", "False", USUAL), Verdict::Failed(ClaimFailure::Suspended));
-        let replacing = ClaimReadiness { replacing: true, ..USUAL };
+        assert_eq!(judged("SandboxSuspended", "False", usual()), Verdict::Failed(ClaimFailure::Suspended));
+        let replacing = ClaimReadiness { replacing: true, ..usual() };
         assert!(matches!(judged("PodSucceeded", "False", replacing), Verdict::Doubtful(_)));
     }
 }

@@ -26,6 +26,8 @@ pub(crate) const CREATED_BY: &str = "agents.x-k8s.io/created-by";
 pub(crate) const REQUESTED_AT: &str = "agents.x-k8s.io/client-first-requested-at";
 /// Annotation of a claim: the trace that it belongs to.
 pub(crate) const TRACE_CONTEXT: &str = "opentelemetry.io/trace-context";
+/// Annotation of a claim: the warm Sandbox that it is about to get.
+const ASSIGNED: &str = "agents.x-k8s.io/sandbox-name";
 /// Annotation of a Sandbox: the name of its pod.
 const POD_NAME: &str = "agents.x-k8s.io/pod-name";
 
@@ -139,8 +141,6 @@ pub(crate) struct ClaimStatus {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct BoundSandbox {
     pub(crate) name: String,
-    #[serde(rename = "podIPs")]
-    pub(crate) pod_ips: Vec<String>,
 }
 
 impl SandboxClaim {
@@ -153,6 +153,11 @@ impl SandboxClaim {
     pub(crate) fn sandbox(&self) -> Option<&str> {
         let bound = self.status.as_ref()?.sandbox.as_ref()?;
         Some(bound.name.as_str()).filter(|name| !name.is_empty())
+    }
+
+    /// The name of the warm Sandbox that the controller has chosen for it. The two are bound a moment later.
+    pub(crate) fn assigned(&self) -> Option<&str> {
+        self.metadata.annotations.as_ref()?.get(ASSIGNED).map(String::as_str)
     }
 
     /// When the controller deletes it.
@@ -176,8 +181,6 @@ pub(crate) struct Sandbox {
 pub(crate) struct SandboxSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) operating_mode: Option<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) volume_claim_templates: Vec<Value>,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -247,4 +250,26 @@ fn condition<'a>(conditions: Option<&'a [Condition]>, kind: &str) -> Option<&'a 
 pub(crate) fn is_controlled_by(owners: Option<&Vec<OwnerReference>>, uid: Option<&String>) -> bool {
     let controls = |owner: &OwnerReference| owner.controller == Some(true) && Some(&owner.uid) == uid;
     uid.is_some() && owners.is_some_and(|owners| owners.iter().any(controls))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_controller_is_known_by_its_uid() {
+        let owner = |uid: &str, controller: bool| OwnerReference {
+            name: "same".into(),
+            uid: uid.into(),
+            controller: Some(controller),
+            ..OwnerReference::default()
+        };
+        let (mine, other) = ("a".to_owned(), "b".to_owned());
+        let owners = vec![owner("a", true), owner("b", false)];
+        assert!(is_controlled_by(Some(&owners), Some(&mine)));
+        // An owner that isn't the controller, one of the same name, nobody, and an object without a UID.
+        assert!(!is_controlled_by(Some(&owners), Some(&other)));
+        assert!(!is_controlled_by(Some(&vec![owner("c", true)]), Some(&mine)));
+        assert!(!is_controlled_by(None, Some(&mine)) && !is_controlled_by(Some(&owners), None));
+    }
 }

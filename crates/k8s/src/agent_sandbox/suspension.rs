@@ -15,7 +15,7 @@ use crate::api::follow::{Judge, Outcome, Verdict, follow};
 use crate::api::patch::{is_test_failure, json_patch};
 use crate::error::{Error, Result};
 use crate::names;
-use crate::sandbox_object::{SandboxObject, SandboxObjects};
+use crate::sandbox_object::SandboxObjects;
 
 /// How long a pod may take to end.
 const ENDING: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ impl AgentSandbox {
         let claim = self.claims.find(name).await?;
         let sandbox = self.bound_sandbox(&claim).await?;
         // Nobody can use it, so nobody moves its end any more. First: a sandbox mustn't end because it was suspended late.
-        self.claims.set_shutdown_time(name, end_while_suspended(&claim)).await?;
+        self.claims.set_shutdown_time(&claim, end_while_suspended(&claim)).await?;
         let sandbox = self.set_mode(sandbox, "Suspended").await?;
         let mut state = String::new();
         let until_suspended = async {
@@ -36,10 +36,15 @@ impl AgentSandbox {
             // Lists show what the claim says.
             let told = follow(self.claims.api.clone(), self.claims.find(name).await?, &Suspended, &mut state).await;
             let told = told.map_err(Error::api("watch the sandbox's claim"))?;
-            match (sandbox, told) {
-                (Outcome::Ready(_), Outcome::Ready(_)) => Ok(()),
-                _ => Err(Error::SandboxNotFound(name.to_owned())),
+            let (Outcome::Ready(_), Outcome::Ready(told)) = (sandbox, told) else {
+                return Err(Error::SandboxNotFound(name.to_owned()));
+            };
+            // A client that still had it open may have moved its end meanwhile.
+            let end = end_while_suspended(&told);
+            if told.shutdown_time().map(|time| time.0) != end {
+                self.claims.set_shutdown_time(&told, end).await?;
             }
+            Ok(())
         };
         match tokio::time::timeout(ENDING, until_suspended).await {
             Ok(suspended) => suspended,
@@ -60,7 +65,7 @@ impl AgentSandbox {
             .until_ready(claim, ClaimReadiness { resuming: true, replacing: true, ..ClaimReadiness::default() })
             .await?
         {
-            Waited::Ready(_) => Ok(()),
+            Waited::Ready(..) => Ok(()),
             Waited::Suspended | Waited::Deleted => Err(Error::SandboxNotFound(name.to_owned())),
         }
     }
@@ -69,7 +74,7 @@ impl AgentSandbox {
     pub(super) async fn set_running(&self, claim: &SandboxClaim) -> Result<SandboxClaim> {
         let sandbox = self.bound_sandbox(claim).await?;
         let end = end_from(claim, self.claims.cluster.now().await?);
-        let claim = self.claims.set_shutdown_time(claim.id(), end).await?;
+        let claim = self.claims.set_shutdown_time(claim, end).await?;
         if sandbox.is_suspended() {
             self.set_mode(sandbox, "Running").await?;
         }

@@ -169,6 +169,17 @@ pub(crate) trait Judge<K> {
     }
 }
 
+/// Waits for an object's end, whatever it is until then.
+pub(crate) struct UntilDeleted;
+
+impl<K> Judge<K> for UntilDeleted {
+    type Failure = std::convert::Infallible;
+
+    fn judge(&self, _: &K) -> Verdict<Self::Failure> {
+        Verdict::Waiting(String::new())
+    }
+}
+
 /// How following an object ended.
 #[derive(Debug)]
 pub(crate) enum Outcome<K, F> {

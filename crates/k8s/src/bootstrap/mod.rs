@@ -7,10 +7,12 @@
 use std::io;
 use std::time::Duration;
 
+use podbay_proto::layout::listen_env;
 use podbay_proto::session::GREETING;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
+use crate::channel::exec::Container;
 use crate::error::{Error, Result};
 use crate::lifetime::LifetimeLimits;
 
@@ -45,6 +47,47 @@ pub(crate) struct LaunchOptions {
     pub(crate) ends_container: Option<LifetimeLimits>,
     /// Whether commands have every system call that the container has.
     pub(crate) without_command_filter: bool,
+    /// Has podbayd listen on TCP too.
+    pub(crate) listen: Option<Listen>,
+    /// Opens a stream of this name for `podbayd exchange`, instead of connecting the shell's input and output.
+    pub(crate) exchange: Option<String>,
+}
+
+/// What podbayd needs to listen on TCP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Listen {
+    pub(crate) port: u16,
+    /// The public keys of those who may connect, separated by commas.
+    pub(crate) public_keys: String,
+    /// The container that it is in.
+    pub(crate) container: Container,
+}
+
+impl Listen {
+    /// Puts it into the environment that the script passes on. A podbayd that is older ignores that, while it refuses flags
+    /// that it doesn't know. What the pod's template says about keys and port wins.
+    fn exports(&self) -> String {
+        let Container { namespace, pod, uid, name } = &self.container;
+        let default = |variable: &str, value: &str| format!("{variable}=${{{variable}:-{value}}}\n");
+        let set = |variable: &str, value: &str| format!("{variable}='{}'\n", value.replace('\'', ""));
+        let lines = [
+            default(listen_env::LISTEN, &self.port.to_string()),
+            default(listen_env::PUBLIC_KEYS, &self.public_keys),
+            set(listen_env::NAMESPACE, namespace),
+            set(listen_env::POD, pod),
+            set(listen_env::POD_UID, uid),
+            set(listen_env::CONTAINER, name),
+        ];
+        let names = [
+            listen_env::LISTEN,
+            listen_env::PUBLIC_KEYS,
+            listen_env::NAMESPACE,
+            listen_env::POD,
+            listen_env::POD_UID,
+            listen_env::CONTAINER,
+        ];
+        format!("{}export {}\n", lines.concat(), names.join(" "))
+    }
 }
 
 /// Why podbayd couldn't be started.
@@ -66,7 +109,8 @@ impl From<Error> for BootstrapFailure {
 
 /// The command to run in the container.
 pub(crate) fn command(options: &LaunchOptions) -> Vec<String> {
-    let mut words = vec!["sh".into(), "-c".into(), SCRIPT.into(), "podbay".into(), options.workdir.clone()];
+    let script = options.listen.as_ref().map(Listen::exports).unwrap_or_default() + SCRIPT;
+    let mut words = vec!["sh".into(), "-c".into(), script, "podbay".into(), options.workdir.clone()];
     if let Some(limits) = options.ends_container {
         words.push("--ends-container".into());
         for (flag, seconds) in [("--ttl", limits.ttl), ("--idle-ttl", limits.idle_ttl)] {
@@ -78,7 +122,16 @@ pub(crate) fn command(options: &LaunchOptions) -> Vec<String> {
     if options.without_command_filter {
         words.push("--no-command-filter".into());
     }
+    if let Some(session) = &options.exchange {
+        words.extend(["--exchange".into(), session.clone()]);
+    }
     words
+}
+
+/// The architecture of a container that needs podbayd, by what a script printed that got nothing to read.
+pub(crate) fn needs(printed: &str) -> Option<&str> {
+    let mut lines = printed.lines().take(MOST_LINES);
+    lines.find_map(|line| line.strip_prefix(MARK)?.strip_prefix("need "))
 }
 
 /// Talks to the script until podbayd greets. After that the stream is podbayd's.
@@ -126,7 +179,7 @@ fn late(limit: Duration) -> io::Error {
 }
 
 /// podbayd for an architecture as `uname -m` prints it, and its digest.
-fn daemon(arch: &str) -> Result<(&'static [u8], &'static str)> {
+pub(crate) fn daemon(arch: &str) -> Result<(&'static [u8], &'static str)> {
     let name = match arch {
         "arm64" => "aarch64",
         "amd64" => "x86_64",
@@ -256,13 +309,37 @@ mod tests {
     #[test]
     fn a_podbayd_of_protocol_1_0_understands_its_command_line() {
         let limits = LifetimeLimits { ttl: Some(9), idle_ttl: Some(8) };
-        let options =
-            LaunchOptions { workdir: "/work".into(), ends_container: Some(limits), without_command_filter: true };
+        let options = LaunchOptions {
+            workdir: "/work".into(),
+            ends_container: Some(limits),
+            without_command_filter: true,
+            ..LaunchOptions::default()
+        };
         let words = command(&options);
         let flags: Vec<&str> = words[5..].iter().map(String::as_str).filter(|word| word.starts_with("--")).collect();
         assert!(flags.iter().all(|flag| FLAGS_1_0.contains(flag)), "{flags:?}");
         assert_eq!(command(&LaunchOptions { workdir: "/work".into(), ..LaunchOptions::default() })[4..], ["/work"]);
         assert!(SCRIPT.contains(r#"connect --state "$state" --workdir "$workdir" "$@""#));
+    }
+
+    #[test]
+    fn what_podbayd_needs_to_listen_is_in_its_environment() {
+        let container =
+            Container { namespace: "agents".into(), pod: "p".into(), uid: "u'; id #".into(), name: "c".into() };
+        let listen = Listen { port: 7777, public_keys: "k1,k2".into(), container };
+        let script = listen.exports() + "env";
+        let run = |keys: Option<&str>| {
+            let mut shell = std::process::Command::new("sh");
+            shell.args(["-c", &script]).envs(keys.map(|keys| (listen_env::PUBLIC_KEYS, keys)));
+            String::from_utf8(shell.output().unwrap().stdout).unwrap()
+        };
+        let said = run(None);
+        for line in ["PODBAYD_LISTEN=7777", "PODBAYD_PUBLIC_KEYS=k1,k2", "PODBAYD_NAMESPACE=agents", "PODBAYD_POD=p"] {
+            assert!(said.lines().any(|one| one == line), "{line}: {said}");
+        }
+        assert!(said.contains("PODBAYD_POD_UID=u; id #\n") && said.contains("PODBAYD_CONTAINER=c\n"), "{said}");
+        // The pod's template has the last word on who may connect.
+        assert!(run(Some("theirs")).contains("PODBAYD_PUBLIC_KEYS=theirs\n"));
     }
 
     /// The shell's stream was a type of its own. Here it is a pipe.

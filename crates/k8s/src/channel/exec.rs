@@ -1,8 +1,8 @@
 //! pods/exec: needs no router, and works with every container runtime.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
@@ -12,13 +12,17 @@ use podbay_client::{Channel, Opening};
 
 use super::exec_stream::ExecStream;
 use super::{Dial, DialedChannel, kube_upgrade};
-use crate::bootstrap::{self, BootstrapFailure, LaunchOptions};
+use crate::bootstrap::{self, BootstrapFailure, LaunchOptions, Listen};
 use crate::error::{Error, Result};
 use crate::lifetime::LifetimeLimits;
 use crate::pod::health;
 
 /// How long the API server may take to answer. Without a limit a connection that hangs would never be given up.
 const ANSWER: Duration = Duration::from_secs(20);
+
+/// How long a caller's own check of the pod counts. A sandbox may be opened long after it was found, and another pod may have the
+/// name by then.
+const CHECK_LASTS: Duration = Duration::from_secs(1);
 
 /// A container of one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,11 +48,48 @@ impl ExecChannel {
         Self(DialedChannel::new(Exec { client, container, launch, checked: Arc::default() }))
     }
 
-    /// The caller has just checked that the pod is the one that is meant: the first stream needn't.
+    /// The caller has just checked that the pod is the one that is meant, and what its address is: a stream that is opened at
+    /// once needn't.
     #[must_use]
-    pub(crate) fn checked_just_now(self) -> Self {
-        self.0.dial.checked.store(true, Ordering::Relaxed);
+    pub(crate) fn checked_just_now(self, pod: &Pod) -> Self {
+        self.0.dial.note(pod);
         self
+    }
+
+    /// The container that it leads to.
+    pub(crate) fn container(&self) -> &Container {
+        &self.0.dial.container
+    }
+
+    /// How podbayd is started there.
+    pub(crate) fn launch(&self) -> &LaunchOptions {
+        &self.0.dial.launch
+    }
+
+    /// Has podbayd listen on TCP, if it isn't running yet.
+    #[must_use]
+    pub(crate) fn listening(mut self, listen: Listen) -> Self {
+        self.0.dial.launch.listen = Some(listen);
+        self
+    }
+
+    /// Checks the pod unless that was just done, and says what its address is.
+    ///
+    /// # Errors
+    /// When it isn't the pod that is meant, or can't be asked for.
+    pub(crate) async fn check_address(&self) -> Result<Option<IpAddr>> {
+        let dial = &self.0.dial;
+        if let Some(checked) = dial.checked().as_ref().filter(|checked| checked.still_counts()) {
+            return Ok(checked.address);
+        }
+        let pod = dial.look().await?;
+        dial.note(&pod);
+        Ok(address(&pod))
+    }
+
+    /// Opens a stream to podbayd, starting it if it isn't running.
+    pub(crate) async fn dial(&self) -> Result<ExecStream> {
+        self.0.dial.dial().await
     }
 
     /// The same container through another client.
@@ -94,8 +135,26 @@ struct Exec {
     client: kube::Client,
     container: Container,
     launch: LaunchOptions,
-    /// Whether the pod was checked before the next stream.
-    checked: Arc<AtomicBool>,
+    /// The last check of the pod, if no exec has followed it.
+    checked: Arc<Mutex<Option<Checked>>>,
+}
+
+/// A pod that was found to be the one that is meant.
+#[derive(Debug)]
+struct Checked {
+    when: Instant,
+    address: Option<IpAddr>,
+}
+
+impl Checked {
+    fn still_counts(&self) -> bool {
+        self.when.elapsed() < CHECK_LASTS
+    }
+}
+
+/// A pod's own address.
+pub(crate) fn address(pod: &Pod) -> Option<IpAddr> {
+    pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
 }
 
 impl Exec {
@@ -117,9 +176,22 @@ impl Exec {
 
     /// An exec can't ask for a UID, so the pod is checked first. That also tells a pod that is gone from one that is slow.
     async fn check(&self) -> Result<()> {
-        if self.checked.swap(false, Ordering::Relaxed) {
+        let checked = self.checked().take();
+        if checked.is_some_and(|checked| checked.still_counts()) {
             return Ok(());
         }
+        self.look().await.map(drop)
+    }
+
+    fn checked(&self) -> MutexGuard<'_, Option<Checked>> {
+        self.checked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, pod: &Pod) {
+        *self.checked() = Some(Checked { when: Instant::now(), address: address(pod) });
+    }
+
+    async fn look(&self) -> Result<Pod> {
         let Container { namespace, pod: name, uid, .. } = &self.container;
         let gone = |how: &str| Error::PodGone { pod: format!("{namespace}/{name}"), how: how.to_owned() };
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
@@ -132,7 +204,7 @@ impl Exec {
         }
         match health::lost_node(&pod, &self.container.name) {
             Some(node) => Err(Error::NodeLost { pod: format!("{namespace}/{name}"), node }),
-            None => Ok(()),
+            None => Ok(pod),
         }
     }
 }

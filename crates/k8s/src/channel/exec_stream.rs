@@ -7,13 +7,14 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 use futures_util::{Sink, Stream};
 use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_tungstenite::tungstenite::{self, Message};
 
 use super::kube_upgrade::{Socket, Subprotocol};
+use super::websocket;
 
 // The first byte of every message says which of the process's streams it belongs to. See
 // https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apimachinery/pkg/util/remotecommand/constants.go
@@ -108,13 +109,8 @@ impl ExecStream {
             return Poll::Ready(Ok(0));
         }
         ready!(Pin::new(&mut self.socket).poll_ready(context)).map_err(broken)?;
-        let mut message = BytesMut::with_capacity(1 + length);
-        message.put_u8(STDIN);
-        for part in parts {
-            let room = 1 + length - message.len();
-            message.put_slice(&part[..part.len().min(room)]);
-        }
-        Pin::new(&mut self.socket).start_send(Message::Binary(message.freeze())).map_err(broken)?;
+        let message = websocket::message(&[STDIN], parts, length);
+        Pin::new(&mut self.socket).start_send(Message::Binary(message)).map_err(broken)?;
         Poll::Ready(Ok(length))
     }
 }
@@ -186,11 +182,5 @@ impl AsyncWrite for ExecStream {
 }
 
 fn broken(error: tungstenite::Error) -> io::Error {
-    match error {
-        tungstenite::Error::Io(error) => error,
-        tungstenite::Error::ConnectionClosed | tungstenite::Error::AlreadyClosed => {
-            io::Error::new(io::ErrorKind::BrokenPipe, "the connection to the container was closed")
-        }
-        other => io::Error::other(format!("the connection to the container: {other}")),
-    }
+    websocket::broken("the container")(error)
 }

@@ -1,12 +1,18 @@
 //! Channels: ways to reach the podbayd in a pod as a byte stream.
 //!
-//! How the stream is dialled differs: [`exec`] goes through pods/exec. What a failure to dial means to the session above is
-//! the same for all, and is decided here.
+//! How the stream is dialled differs: [`exec`] goes through pods/exec, [`in_cluster`] to the pod's own address. What a
+//! failure to dial means to the session above is the same for all, and is decided here.
 
+pub(crate) mod by_name;
 pub mod exec;
 pub mod exec_stream;
+pub mod in_cluster;
 pub mod kube_upgrade;
+pub(crate) mod pod;
+pub(crate) mod router;
+pub(crate) mod stock_runtime;
 mod websocket;
+mod websocket_bytes;
 
 use std::fmt::Debug;
 use std::io;

@@ -2,10 +2,14 @@
 //!
 //! kube's own helper fixes its buffers at 128 KiB; with these a connection costs about 60 KiB of memory.
 
+use std::io::{self, IoSlice};
+
+use bytes::{BufMut, Bytes, BytesMut};
 use http::HeaderMap;
 use http::header::{self, HeaderValue};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite;
 use tokio_tungstenite::tungstenite::handshake::{client::generate_key, derive_accept_key};
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
@@ -26,11 +30,19 @@ impl Handshake {
     /// # Errors
     /// When they can't be sent.
     pub(crate) fn start(headers: &mut HeaderMap, protocols: &'static str) -> Result<Self, String> {
+        headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocols));
+        Self::start_without_protocol(headers)
+    }
+
+    /// The same without naming subprotocols.
+    ///
+    /// # Errors
+    /// When the headers can't be sent.
+    pub(crate) fn start_without_protocol(headers: &mut HeaderMap) -> Result<Self, String> {
         let key = generate_key();
         headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
         headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
         headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
-        headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocols));
         let value = HeaderValue::from_str(&key).map_err(|error| format!("can't send the key: {error}"))?;
         headers.insert(header::SEC_WEBSOCKET_KEY, value);
         Ok(Self { key })
@@ -57,6 +69,29 @@ pub(crate) async fn over<S: AsyncRead + AsyncWrite + Unpin>(stream: S) -> WebSoc
         .max_message_size(Some(LARGEST_MESSAGE))
         .max_frame_size(Some(LARGEST_MESSAGE));
     WebSocketStream::from_raw_socket(stream, Role::Client, Some(config)).await
+}
+
+/// Puts parts into one message, after `before`, with at most `most` bytes of them.
+pub(crate) fn message(before: &[u8], parts: &[IoSlice<'_>], most: usize) -> Bytes {
+    let length = parts.iter().map(|part| part.len()).sum::<usize>().min(most) + before.len();
+    let mut message = BytesMut::with_capacity(length);
+    message.put_slice(before);
+    for part in parts {
+        let room = length - message.len();
+        message.put_slice(&part[..part.len().min(room)]);
+    }
+    message.freeze()
+}
+
+/// Why a WebSocket can't be used any more; `what` is at its other end.
+pub(crate) fn broken(what: &str) -> impl Fn(tungstenite::Error) -> io::Error {
+    move |error| match error {
+        tungstenite::Error::Io(error) => error,
+        tungstenite::Error::ConnectionClosed | tungstenite::Error::AlreadyClosed => {
+            io::Error::new(io::ErrorKind::BrokenPipe, format!("the connection to {what} was closed"))
+        }
+        other => io::Error::other(format!("the connection to {what}: {other}")),
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use http::Uri;
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use crate::error::{Error, Result};
 
@@ -47,6 +47,13 @@ impl std::fmt::Debug for Access {
 }
 
 impl Access {
+    /// Whether there is no API server to talk to: nothing here names one, there is no kubeconfig, and this isn't a pod with a
+    /// service account.
+    pub fn is_absent(&self) -> bool {
+        let named = self.kubeconfig.is_some() || self.context.is_some() || self.api_url.is_some() || self.has_token();
+        !named && !has_kubeconfig() && kube::Config::incluster().is_err()
+    }
+
     /// The client's configuration, and the proxy that a kubeconfig names.
     pub(super) async fn read(&self) -> Result<(kube::Config, Option<String>)> {
         let url = self.check()?;
@@ -155,6 +162,17 @@ fn without_kubeconfig(url: &Uri) -> kube::Config {
         Ok(pod) if url.scheme_str() == Some("https") => pod,
         _ => kube::Config::new(url.clone()),
     }
+}
+
+/// Whether there is a kubeconfig where kubectl would look. One that can't be read counts: somebody means it.
+fn has_kubeconfig() -> bool {
+    let named = std::env::var_os("KUBECONFIG").is_some_and(|paths| !paths.is_empty());
+    named
+        || match Kubeconfig::read() {
+            Err(KubeconfigError::FindPath) => false,
+            Err(KubeconfigError::ReadConfig(error, _)) => error.kind() != std::io::ErrorKind::NotFound,
+            _ => true,
+        }
 }
 
 fn is_token(text: &str) -> bool {

@@ -4,7 +4,11 @@
 //! HTTP_PROXY for a server without TLS, unless NO_PROXY names the server or it is this machine.
 
 use http::{HeaderValue, Uri};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::proxy::matcher::Matcher;
+use tokio::net::TcpStream;
+use tower::ServiceExt;
 
 use crate::error::{Error, Result};
 
@@ -53,6 +57,38 @@ pub(crate) fn choose(
     let no_proxy = either("NO_PROXY").map(|(hosts, _)| hosts).unwrap_or_default();
     let matcher = Matcher::builder().all(checked(&name, &url)?).no(no_proxy).build();
     Ok(matcher.intercept(server).map(Proxy::from))
+}
+
+/// Connects to a server, through the environment's proxy if there is one for it.
+///
+/// # Errors
+/// When the server or the proxy can't be reached.
+pub(crate) async fn connect(server: &Uri) -> Result<TcpStream, String> {
+    let proxy = choose(None, server, |name| std::env::var(name).ok()).map_err(|error| error.to_string())?;
+    let mut direct = HttpConnector::new();
+    direct.enforce_http(false);
+    direct.set_nodelay(true);
+    let server = server.clone();
+    let by_proxy = |error: &dyn std::fmt::Display| format!("can't connect through the proxy: {error}");
+    let stream = match proxy {
+        None => direct.oneshot(server).await.map_err(|error| format!("can't connect: {}", root(&error)))?,
+        Some(Proxy::Tunnel { uri, auth }) => {
+            let tunnel = Tunnel::new(uri, direct);
+            let tunnel = auth.into_iter().fold(tunnel, Tunnel::with_auth);
+            tunnel.oneshot(server).await.map_err(|error| by_proxy(&error))?
+        }
+        Some(Proxy::Socks { uri, auth }) => {
+            let socks = SocksV5::new(uri, direct);
+            let socks = auth.into_iter().fold(socks, |socks, (user, password)| socks.with_auth(user, password));
+            socks.oneshot(server).await.map_err(|error| by_proxy(&error))?
+        }
+    };
+    Ok(stream.into_inner())
+}
+
+/// What an error comes from in the end.
+fn root(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), root)
 }
 
 /// As in Go: the environment's proxies are never used for this machine itself.

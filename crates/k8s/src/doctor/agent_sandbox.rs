@@ -3,16 +3,22 @@
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIGroup;
 use kube::Api;
 use kube::api::ListParams;
 use podbay_client::provider::{Pending, Provider, Wanted};
+use podbay_proto::layout::listen_env;
 
+use super::address::PodPlace;
+use super::channels::{Channels, Place};
+use super::ports::ports;
 use super::protection::protection;
 use super::report::{Finding, State};
-use super::{Examined, ModeNeeds};
+use super::{Examined, ModeNeeds, Trial};
 use crate::agent_sandbox::claims::refused;
 use crate::agent_sandbox::resources::{EXTENSIONS_GROUP, SANDBOXES_GROUP, SandboxTemplate, SandboxWarmPool, VERSION};
 use crate::agent_sandbox::{AgentSandbox, Config, Features};
+use crate::channel::in_cluster::PodAddresses;
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
 
@@ -32,33 +38,72 @@ pub(super) struct AgentSandboxExamination {
     config: Config,
     provider: AgentSandbox,
     needs: ModeNeeds,
+    trial: Trial,
     /// The id of the trial's sandbox.
     id: String,
 }
 
 impl AgentSandboxExamination {
-    pub(super) fn new(cluster: Cluster, config: Config) -> Result<Self> {
+    pub(super) fn new(cluster: Cluster, config: Config, trial: Trial) -> Result<Self> {
         let provider = AgentSandbox::new(&cluster, config.clone())?;
         let needs = Features::of(&config).needs();
-        Ok(Self { cluster, config, provider, needs, id: format!("pb-doctor-{:08x}", rand::random::<u32>()) })
+        let id = format!("pb-doctor-{:08x}", rand::random::<u32>());
+        Ok(Self { cluster, config, provider, needs, trial, id })
+    }
+
+    /// What a client without rights can find out: whether the router answers, and whether it leads to a sandbox that is named.
+    async fn by_router_alone(&self) -> Vec<Finding> {
+        let why = "not used: agent_sandbox.router_only is set, or there is neither a kubeconfig nor a service account";
+        let mut findings = vec![Finding::new("cluster", "the cluster's API", State::Skipped, why)];
+        let finding = |state, detail: String| Finding::new("channel", "the router", state, detail);
+        let addresses = match PodAddresses::new(&self.cluster, self.config.addresses()) {
+            Ok(Some(addresses)) => addresses,
+            Ok(None) => return vec![finding(State::Failed, "cluster.private_key_file isn't set".into())],
+            Err(error) => return vec![finding(State::Failed, error.to_string())],
+        };
+        match addresses.greet_router().await {
+            Ok(place) => findings.push(finding(State::Ok, format!("{place} answers"))),
+            Err(why) => {
+                let fix = "check agent_sandbox.router_url and what is between here and the router";
+                findings.push(finding(State::Failed, why).fix(fix));
+                return findings;
+            }
+        }
+        let what = "connection direct";
+        match &self.trial.sandbox {
+            Some(id) => match self.provider.name_of(id) {
+                Ok(sandbox) => findings.extend(self.channels(Place::Named(sandbox)).findings().await),
+                Err(error) => findings.push(Finding::new("channel", what, State::Failed, error.to_string())),
+            },
+            None => {
+                let why = "no sandbox was named, and none can be created without the cluster's API";
+                let fix = "podbay doctor --sandbox NAME tries one that exists";
+                findings.push(Finding::new("channel", what, State::Skipped, why).fix(fix));
+            }
+        }
+        findings
+    }
+
+    fn channels(&self, place: Place) -> Channels<'_> {
+        Channels { cluster: &self.cluster, config: &self.config, place, hold: self.trial.hold }
+    }
+
+    /// Tries every connection to a sandbox that is running.
+    async fn connections(&self, id: &str) -> Vec<Finding> {
+        match self.provider.container_of(id).await {
+            Ok((container, ip)) => self.channels(Place::Pod(PodPlace { container, ip })).findings().await,
+            Err(error) => vec![Finding::new("channel", "connections", State::Failed, error.to_string())],
+        }
     }
 
     /// Whether the cluster serves the kinds, in the version that Podbay speaks.
-    async fn crds(&self, group: &'static str) -> Finding {
-        let finding = |state, detail: String| Finding::new("crds", format!("API group {group}"), state, detail);
+    async fn crds(&self) -> Vec<Finding> {
         match self.cluster.client.list_api_groups().await {
-            Ok(groups) => match groups.groups.into_iter().find(|found| found.name == group) {
-                None => finding(State::Failed, "the cluster doesn't have it".into()).fix(INSTALL),
-                Some(found) => {
-                    let served: Vec<String> = found.versions.into_iter().map(|version| version.version).collect();
-                    match served.iter().any(|version| version == VERSION) {
-                        true => finding(State::Ok, format!("serves {}", served.join(", "))),
-                        false => finding(State::Failed, format!("serves {}, not {VERSION}", served.join(", ")))
-                            .fix("upgrade the controller to v0.5.0 or newer; v1.0.0 or newer is recommended"),
-                    }
-                }
-            },
-            Err(error) => finding(State::Warning, Error::api("list the API groups")(error).to_string()),
+            Ok(groups) => [SANDBOXES_GROUP, EXTENSIONS_GROUP].map(|group| served(&groups.groups, group)).into(),
+            Err(error) => {
+                let detail = Error::api("list the API groups")(error).to_string();
+                vec![Finding::new("crds", "the API groups", State::Warning, detail)]
+            }
         }
     }
 
@@ -125,29 +170,33 @@ impl AgentSandboxExamination {
                 .fix(format!("kubectl -n {} describe sandboxwarmpool {name}", self.cluster.namespace)),
             _ => finding(State::Ok, format!("{name} has {ready} of {wanted} ready")),
         };
-        vec![self.template(&pool.spec.sandbox_template_ref.name).await, pool_finding]
+        let mut findings = self.template(&pool.spec.sandbox_template_ref.name).await;
+        findings.push(pool_finding);
+        findings
     }
 
-    async fn template(&self, name: &str) -> Finding {
+    /// The template, and the port that its network policy admits.
+    async fn template(&self, name: &str) -> Vec<Finding> {
         let finding = |state, detail: String| Finding::new("template", format!("template {name}"), state, detail);
         let templates: Api<SandboxTemplate> = self.namespaced();
         let template = match templates.get_opt(name).await {
             Ok(Some(template)) => template,
-            Ok(None) => return finding(State::Failed, "doesn't exist".into()).fix(self.install()),
+            Ok(None) => return vec![finding(State::Failed, "doesn't exist".into()).fix(self.install())],
             Err(error) if Error::code(&error) == Some(403) => {
-                return finding(State::Skipped, "this account may not read templates, which is fine".into());
+                return vec![finding(State::Skipped, "this account may not read templates, which is fine".into())];
             }
-            Err(error) => return finding(State::Warning, Error::api("get the template")(error).to_string()),
+            Err(error) => return vec![finding(State::Warning, Error::api("get the template")(error).to_string())],
         };
         let pod = &template.spec["podTemplate"]["spec"];
         let class = pod["runtimeClassName"]
             .as_str()
             .map_or_else(|| "the node's default runtime".to_owned(), |class| format!("the runtime class {class}"));
-        match weaknesses(&template.spec) {
+        let examined = match weaknesses(&template.spec) {
             weak if weak.is_empty() => finding(State::Ok, format!("exists; runs with {class}")),
             weak => finding(State::Warning, format!("exists; runs with {class}; {}", weak.join("; ")))
                 .fix("compare it with the template that 'podbay install agent-sandbox' prints, which has all of this"),
-        }
+        };
+        [Some(examined), ports(&template.spec, &self.config)].into_iter().flatten().collect()
     }
 
     fn install(&self) -> String {
@@ -165,17 +214,33 @@ impl AgentSandboxExamination {
         let finding = |state, detail: String| Finding::new("admission", "admission of such a claim", state, detail);
         match self.provider.rehearse().await {
             Ok(()) => finding(State::Ok, "a dry run was accepted".into()),
-            Err(error) => finding(State::Failed, error.to_string()).fix("change what the message names"),
+            Err(error) => finding(State::Failed, error.to_string()).fix("correct the setting that the message names"),
         }
     }
 
     async fn try_sandbox(&self) -> Vec<Finding> {
+        if let Some(id) = &self.trial.sandbox {
+            return self.try_existing(id).await;
+        }
         let mut findings = self.tried().await;
         if let Err(error) = self.provider.delete(&self.id).await {
-            let detail = format!("can't remove that of this trial: {error}");
+            let detail = format!("can't remove the test sandbox: {error}");
             let fix = format!("it ends by itself after {} minutes", BACKSTOP.as_secs() / 60);
             findings.push(Finding::new("leftovers", super::LEFTOVERS, State::Warning, detail).fix(fix));
         }
+        findings
+    }
+
+    /// Tries a sandbox that exists, as the settings say and by every other connection.
+    async fn try_existing(&self, id: &str) -> Vec<Finding> {
+        let finding = |state, detail: String| Finding::new("start", format!("the sandbox {id}"), state, detail);
+        let answered = async { self.provider.reconnect(id).await?.sandbox.hello().await };
+        if let Err(error) = answered.await {
+            let failed = finding(State::Failed, error.to_string());
+            return vec![failed.fix("fix what the message names, then run the doctor again")];
+        }
+        let mut findings = vec![finding(State::Ok, "answers".into())];
+        findings.extend(self.connections(id).await);
         findings
     }
 
@@ -194,11 +259,27 @@ impl AgentSandboxExamination {
             Ok(output) if output.text() == "works\n" => {
                 let launch = made.launch.map_or("", |launch| launch.as_str());
                 let detail = format!("the first command ran after {} ms ({launch})", begun.elapsed().as_millis());
-                vec![finding(State::Ok, detail), protection(&made.sandbox).await]
+                let mut findings = vec![finding(State::Ok, detail), protection(&made.sandbox).await];
+                findings.extend(self.connections(&self.id).await);
+                findings
             }
             Ok(output) => vec![finding(State::Failed, format!("'echo works' printed {:?}", output.text()))],
             Err(error) => vec![failed(error)],
         }
+    }
+}
+
+/// Whether one of the groups is there, in the version that Podbay speaks.
+fn served(groups: &[APIGroup], name: &str) -> Finding {
+    let finding = |state, detail: String| Finding::new("crds", format!("API group {name}"), state, detail);
+    let Some(group) = groups.iter().find(|group| group.name == name) else {
+        return finding(State::Failed, "the cluster doesn't have it".into()).fix(INSTALL);
+    };
+    let versions: Vec<&str> = group.versions.iter().map(|version| version.version.as_str()).collect();
+    match versions.contains(&VERSION) {
+        true => finding(State::Ok, format!("serves {}", versions.join(", "))),
+        false => finding(State::Failed, format!("serves {}, not {VERSION}", versions.join(", ")))
+            .fix("upgrade the controller to v0.5.0 or newer"),
     }
 }
 
@@ -213,6 +294,10 @@ fn weaknesses(template: &serde_json::Value) -> Vec<&'static str> {
             .all(|container| own(container).or_else(|| pod.pointer(pointer).cloned()) == Some(value.clone()))
     };
     let privileged = |container: &serde_json::Value| container["securityContext"]["privileged"] == true;
+    let open = |container: &serde_json::Value| {
+        let mut env = container["env"].as_array().into_iter().flatten();
+        env.any(|variable| variable["name"] == listen_env::RUNTIME_API && variable["value"] != "")
+    };
     let checks = [
         (containers.iter().any(privileged), "a container is privileged"),
         (pod["automountServiceAccountToken"] == true, "the service account's token is mounted"),
@@ -222,6 +307,11 @@ fn weaknesses(template: &serde_json::Value) -> Vec<&'static str> {
             "containers may gain privileges (allowPrivilegeEscalation)",
         ),
         (template["networkPolicyManagement"] == "Unmanaged", "the controller sets no network policy"),
+        (
+            containers.iter().any(open),
+            "podbayd serves upstream's runtime API without authentication (PODBAYD_RUNTIME_API), to whoever the network policy \
+             and the router admit",
+        ),
     ];
     checks.into_iter().filter(|(found, _)| *found).map(|(_, what)| what).collect()
 }
@@ -237,13 +327,17 @@ impl Examined for AgentSandboxExamination {
 
     fn installation(&self) -> Pending<'_, Vec<Finding>> {
         Box::pin(async {
-            let mut findings = vec![self.crds(SANDBOXES_GROUP).await, self.crds(EXTENSIONS_GROUP).await];
+            let mut findings = self.crds().await;
             if findings.iter().all(|finding| finding.state != State::Failed) {
                 findings.push(self.controller().await);
                 findings.extend(self.pool().await);
             }
             Ok(findings)
         })
+    }
+
+    fn without_api(&self) -> Option<Pending<'_, Vec<Finding>>> {
+        self.config.router_only.then(|| Box::pin(async { Ok(self.by_router_alone().await) }) as Pending<'_, _>)
     }
 
     fn other_pods(&self) -> String {
@@ -263,7 +357,13 @@ impl Examined for AgentSandboxExamination {
     }
 
     fn clean_up(&self) -> Pending<'_, ()> {
-        Box::pin(async { self.provider.delete(&self.id).await.map(drop) })
+        // Without the API nothing was created.
+        Box::pin(async {
+            match self.config.router_only {
+                true => Ok(()),
+                false => self.provider.delete(&self.id).await.map(drop),
+            }
+        })
     }
 }
 
@@ -282,9 +382,11 @@ mod tests {
         let weak = json!({
             "networkPolicyManagement": "Unmanaged",
             "podTemplate": {"spec": {"automountServiceAccountToken": true, "containers": [
-                {"name": "a", "securityContext": {"privileged": true}},
+                {"name": "a", "securityContext": {"privileged": true}, "env": [
+                    {"name": "PODBAYD_RUNTIME_API", "value": "8888"},
+                ]},
             ]}},
         });
-        assert_eq!(weaknesses(&weak).len(), 5);
+        assert_eq!(weaknesses(&weak).len(), 6);
     }
 }

@@ -3,11 +3,16 @@
 //! Everything that can be tried is tried. Nothing is left behind: the pods of a trial are deleted, and end by themselves
 //! where that fails.
 
+mod address;
 mod agent_sandbox;
+mod channels;
+mod ports;
 mod protection;
 mod raw;
 mod report;
 mod rights;
+
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::Api;
@@ -34,8 +39,17 @@ pub enum Depth {
     Quick,
 }
 
+/// What else is tried in agent-sandbox mode.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trial {
+    /// How long each connection is held open, to find out whether something cuts it.
+    pub hold: Option<Duration>,
+    /// A sandbox that exists, to be tried instead of a new one.
+    pub sandbox: Option<String>,
+}
+
 /// A mode of sandboxes on a cluster, as the doctor examines it.
-pub(crate) trait Examined: Send + Sync {
+pub trait Examined: Send + Sync {
     /// What the mode needs on the cluster.
     fn needs(&self) -> &ModeNeeds;
 
@@ -45,6 +59,11 @@ pub(crate) trait Examined: Send + Sync {
     /// Whether the cluster has what the mode builds on.
     fn installation(&self) -> Pending<'_, Vec<Finding>> {
         Box::pin(async { Ok(Vec::new()) })
+    }
+
+    /// What can be found out where the cluster's API isn't used; nothing where it is.
+    fn without_api(&self) -> Option<Pending<'_, Vec<Finding>>> {
+        None
     }
 
     /// Selects the pods of the namespace that don't belong to sandboxes.
@@ -76,13 +95,18 @@ impl std::fmt::Debug for Doctor {
 }
 
 impl Doctor {
+    /// Examines a cluster for a mode. The cluster isn't asked yet.
+    pub fn of(cluster: Cluster, mode: Box<dyn Examined>) -> Self {
+        Self { cluster, mode }
+    }
+
     /// Examines a cluster for raw mode with this configuration. The cluster isn't asked yet.
     ///
     /// # Errors
     /// When the configuration can't work.
     pub fn raw(cluster: Cluster, config: crate::raw::Config) -> Result<Self> {
         let mode = Box::new(raw::RawExamination::new(cluster.clone(), config)?);
-        Ok(Self { cluster, mode })
+        Ok(Self::of(cluster, mode))
     }
 
     /// Examines a cluster for agent-sandbox mode with this configuration. The cluster isn't asked yet.
@@ -90,12 +114,26 @@ impl Doctor {
     /// # Errors
     /// When the configuration can't work.
     pub fn agent_sandbox(cluster: Cluster, config: crate::agent_sandbox::Config) -> Result<Self> {
-        let mode = Box::new(agent_sandbox::AgentSandboxExamination::new(cluster.clone(), config)?);
-        Ok(Self { cluster, mode })
+        Self::agent_sandbox_with(cluster, config, Trial::default())
+    }
+
+    /// The same, and tries more.
+    ///
+    /// # Errors
+    /// When the configuration can't work.
+    pub fn agent_sandbox_with(cluster: Cluster, config: crate::agent_sandbox::Config, trial: Trial) -> Result<Self> {
+        let mode = Box::new(agent_sandbox::AgentSandboxExamination::new(cluster.clone(), config, trial)?);
+        Ok(Self::of(cluster, mode))
     }
 
     /// Examines everything.
     pub async fn examine(&self, depth: Depth) -> Report {
+        if let Some(examined) = self.mode.without_api() {
+            let failed = |error: podbay_client::Error| {
+                vec![Finding::new("channel", "the router", State::Failed, error.to_string())]
+            };
+            return self.report(examined.await.unwrap_or_else(failed));
+        }
         let mut findings = vec![self.reached().await];
         if findings[0].state == State::Ok {
             let account = rights::account(&self.cluster).await;
@@ -132,6 +170,10 @@ impl Doctor {
                 }
             }
         }
+        self.report(findings)
+    }
+
+    fn report(&self, findings: Vec<Finding>) -> Report {
         let usable = findings.iter().all(|finding| finding.state != State::Failed);
         Report { usable, namespace: self.cluster.namespace.clone(), findings }
     }
@@ -275,9 +317,11 @@ fn lifetimes(all: &[Listed], unlimited: bool, reap: &str) -> Finding {
     );
     match (ids.len(), unlimited) {
         (0, false) => finding(State::Ok, "none: each has a ttl or an idle_ttl".into()),
-        (0, true) => {
-            finding(State::Warning, "none yet, but new ones would: ttl and idle_ttl are both none".into()).fix(fix)
-        }
+        (0, true) => finding(
+            State::Warning,
+            "none yet, but new sandboxes would never expire: ttl and idle_ttl are both none".into(),
+        )
+        .fix(fix),
         (count, _) => {
             let shown = ids.iter().take(3).copied().collect::<Vec<_>>().join(", ");
             let more = if count > 3 { ", …" } else { "" };
@@ -296,11 +340,14 @@ mod tests {
     fn what_would_stay_for_ever_is_found() {
         let one = |id: &str, expires_ms, active_ms| Listed {
             id: id.into(),
+            namespace: None,
             labels: Default::default(),
             phase: Phase::Running,
             created_ms: 0,
             active_ms,
             expires_ms,
+            ttl_ms: None,
+            idle_ttl_ms: None,
         };
         // A pod that waits in a pool ends with the pool.
         let fine = [one("pb-1", Some(5), Some(1)), one("pb-warm", None, None)];

@@ -44,13 +44,14 @@ pub enum State {
 }
 
 /// The names of all checks.
-pub const CHECKS: [&str; 18] = [
+pub const CHECKS: [&str; 22] = [
     "cluster",
     "account",
     "namespace",
     "crds",
     "controller",
     "template",
+    "ports",
     "pool",
     "rights",
     "excess",
@@ -60,6 +61,9 @@ pub const CHECKS: [&str; 18] = [
     "admission",
     "start",
     "protection",
+    "address",
+    "channel",
+    "hold",
     "network",
     "ranges",
     "user_namespace",

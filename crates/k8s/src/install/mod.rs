@@ -11,9 +11,10 @@ use std::fmt::Write as _;
 
 pub use template::Template;
 
+use crate::channel::router::ROUTER_NAMESPACE;
 use crate::error::Result;
 use crate::names;
-use crate::rights::{ModeNeeds, Right};
+use crate::rights::{ModeNeeds, Right, right};
 
 /// The namespace of the sandboxes by default.
 pub const DEFAULT_NAMESPACE: &str = "podbay-sandboxes";
@@ -35,6 +36,8 @@ pub struct Install {
     pub reaper_image: Option<String>,
     /// What sandboxes are created from, in a mode whose controller creates them.
     pub template: Option<Template>,
+    /// Whether the account may forward ports to upstream's router, for the connection `tunnel`.
+    pub tunnel: bool,
     /// The namespace of the reaper and its account, which is created too; by default named after the sandboxes' own.
     pub reaper_namespace: Option<String>,
 }
@@ -72,6 +75,7 @@ impl Install {
             pod_security: PodSecurity::Restricted,
             reaper_image: None,
             template: None,
+            tunnel: false,
             reaper_namespace: None,
         }
     }
@@ -117,6 +121,9 @@ impl Install {
             rights: self.needs.rights.clone(),
             why: "Exactly the rights that Podbay needs.",
         }));
+        if self.tunnel {
+            parts.extend(self.tunnel_rights(home));
+        }
         if let Some(template) = &self.template {
             parts.extend(template.manifests(&self.namespace)?);
         }
@@ -181,6 +188,24 @@ subjects:
 "
         );
         [text, binding]
+    }
+
+    /// What a tunnel to the router takes, in the router's namespace.
+    fn tunnel_rights(&self, home: &str) -> [String; 2] {
+        let rights = vec![
+            right("", "services", &["get"], "Which pods are the router's."),
+            right("", "pods", &["list"], "Which of them is ready."),
+            right("", "pods/portforward", &["create", "get"], "The tunnel to it."),
+        ];
+        let needs = ModeNeeds { cluster_wide: false, ..self.needs.clone() };
+        let there = Self { namespace: ROUTER_NAMESPACE.into(), needs, ..self.clone() };
+        there.granted(&Grant {
+            role: format!("podbay-tunnel-{}", self.namespace),
+            account: &self.account,
+            home,
+            rights,
+            why: "Lets that account reach upstream's router through the API server.",
+        })
     }
 
     /// A name of the whole cluster mustn't clash with that of another installation.

@@ -211,7 +211,7 @@ fn judge(pod: &Pod, policy: &StartupPolicy<'_>) -> Verdict<StartupFailure> {
             (true, "Failed" | "Succeeded") => {
                 StartupFailure::CannotStart(format!("it ended at once ({phase}) {details}"))
             }
-            (true, _) => StartupFailure::CannotStart(format!("it ended by itself: {details}")),
+            (true, _) => StartupFailure::CannotStart(format!("its container exited: {details}")),
             (false, "Failed" | "Succeeded") => StartupFailure::Ended(format!("it has ended ({phase}) {details}")),
             (false, _) => StartupFailure::Ended(how),
         });
@@ -219,7 +219,7 @@ fn judge(pod: &Pod, policy: &StartupPolicy<'_>) -> Verdict<StartupFailure> {
     if let Some(ours) = ours {
         let ended = ours.restart_count > 0 || ours.state.as_ref().is_some_and(|state| state.terminated.is_some());
         if policy.fresh && ended {
-            return cannot_start(format!("it ended by itself: {}", ending(ours).unwrap_or_default()));
+            return cannot_start(format!("its container exited: {}", ending(ours).unwrap_or_default()));
         }
         let running = ours.state.as_ref().is_some_and(|state| state.running.is_some());
         if running && ours.started != Some(false) {
@@ -246,9 +246,9 @@ fn judge(pod: &Pod, policy: &StartupPolicy<'_>) -> Verdict<StartupFailure> {
     }
     let scheduled = status.conditions.iter().flatten().find(|condition| condition.type_ == "PodScheduled");
     if let Some(condition) = scheduled.filter(|condition| condition.status == "False") {
-        let message = condition.message.as_deref().unwrap_or("no node takes it");
+        let message = condition.message.as_deref().unwrap_or("it can't be scheduled on any node");
         if condition.reason.as_deref() == Some("Unschedulable") && !policy.wait_for_node {
-            return cannot_start(format!("no node takes it: {message}"));
+            return cannot_start(format!("it can't be scheduled on any node: {message}"));
         }
         return Verdict::Waiting(format!("no node yet: {message}"));
     }
@@ -305,7 +305,7 @@ mod tests {
         assert!(matches!(verdict(one(crashes), true), Verdict::Waiting(_)));
         // A new pod's container must not end; an older one's is started again.
         let ended = json!({"terminated": {"exitCode": 7, "reason": "Error"}});
-        let words = "it ended by itself: container sandbox ended with code 7 (Error)";
+        let words = "its container exited: container sandbox ended with code 7 (Error)";
         assert_eq!(verdict(one(ended.clone()), false), cannot_start(words));
         assert!(matches!(verdict(one(ended), true), Verdict::Waiting(_)));
         let deadline = json!({"phase": "Failed", "reason": "DeadlineExceeded"});
@@ -316,7 +316,7 @@ mod tests {
         );
         let unschedulable = json!({"phase": "Pending", "conditions": [
             {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]});
-        assert_eq!(verdict(unschedulable.clone(), false), cannot_start("no node takes it: 0/1 nodes"));
+        assert_eq!(verdict(unschedulable.clone(), false), cannot_start("it can't be scheduled on any node: 0/1 nodes"));
         assert_eq!(verdict(unschedulable, true), Verdict::Waiting("no node yet: 0/1 nodes".into()));
     }
 

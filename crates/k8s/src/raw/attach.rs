@@ -16,6 +16,7 @@ use super::pod_state::holder_of;
 use super::pool::claim;
 use super::{Raw, setup};
 use crate::channel::exec::{Container, ExecChannel};
+use crate::channel::pod::PodChannel;
 use crate::error::{Error, Result};
 use crate::heartbeat;
 use crate::lifetime::LifetimeLimits;
@@ -95,7 +96,9 @@ impl Raw {
     /// The sandbox in a pod. Nothing is opened yet.
     pub(super) fn open(&self, namespace: &SandboxNamespace, lease: &Lease, pod: &Pod) -> Sandbox {
         let limits = lease::limits_left(lease, namespace.cluster.clock.now());
-        Sandbox::new(channel(namespace, &holder_of(pod), &self.config).ending_container_after(limits))
+        let channel = channel(namespace, &holder_of(pod), &self.config)
+            .with_addresses(self.addresses.as_ref(), lease.metadata.name.as_deref().unwrap_or_default());
+        Sandbox::new(channel.ending_container_after(limits))
     }
 
     pub(super) fn start_heartbeat(&self, namespace: &SandboxNamespace, name: &str, sandbox: &Sandbox) {
@@ -103,8 +106,8 @@ impl Raw {
     }
 }
 
-/// The channel to a pod's container.
-pub(super) fn channel(namespace: &SandboxNamespace, holder: &Holder, config: &Config) -> ExecChannel {
+/// The channel to a pod's container, by exec.
+pub(super) fn channel(namespace: &SandboxNamespace, holder: &Holder, config: &Config) -> PodChannel {
     let container = Container {
         namespace: namespace.cluster.namespace.clone(),
         pod: holder.pod.clone(),
@@ -112,7 +115,7 @@ pub(super) fn channel(namespace: &SandboxNamespace, holder: &Holder, config: &Co
         name: CONTAINER.into(),
     };
     let channel = ExecChannel::new(namespace.cluster.client.clone(), container, &config.workdir);
-    if config.command_filter { channel } else { channel.without_command_filter() }
+    PodChannel::new(if config.command_filter { channel } else { channel.without_command_filter() })
 }
 
 /// Starts podbayd in a new pod: now is the time to find out that it doesn't start there, or that the container ends by itself.

@@ -16,9 +16,10 @@ use super::pool::claim::{self, Candidate};
 use super::{Raw, network, setup};
 use crate::error::{Error, Result};
 use crate::lifetime::LifetimeLimits;
-use crate::names::{self, HOME, IDLE_TTL, Metadata, TTL};
+use crate::names::HOME;
 use crate::pod::health::is_running;
 use crate::sandbox_object::{Deletion, SandboxObject, SandboxObjects, unchanged};
+use crate::sandbox_spec::{Removes, SandboxSpec, SpecDefaults, Unfinished};
 
 /// How often a sandbox is looked at again whose pod others replace.
 const ATTEMPTS: usize = 20;
@@ -26,13 +27,6 @@ const ATTEMPTS: usize = 20;
 /// How long to wait for pods that are being deleted when a quota is full. They have two seconds to end, and count for a while
 /// after that.
 const QUOTA_PATIENCE: Duration = Duration::from_secs(8);
-
-/// The sandbox that a caller asks for.
-pub(super) struct SandboxSpec {
-    pub(super) name: String,
-    pub(super) metadata: Metadata,
-    pub(super) limits: LifetimeLimits,
-}
 
 /// How an attempt to claim a pod ended.
 enum ClaimOutcome {
@@ -54,42 +48,18 @@ struct CreationProgress {
     new_pod: bool,
 }
 
-/// A sandbox that is being created. It is removed when its creator gives up.
-struct Unfinished<'a> {
-    raw: &'a Raw,
-    name: Option<String>,
-}
-
-impl Drop for Unfinished<'_> {
-    fn drop(&mut self) {
-        // Outside a runtime no request can be sent; the reaper finds the sandbox.
-        let (Some(name), Ok(runtime)) = (self.name.take(), tokio::runtime::Handle::try_current()) else { return };
-        let raw = self.raw.clone();
-        runtime.spawn(async move {
-            // The request that creates it may be cut off here and be served all the same, a moment later.
-            for pause in [Duration::ZERO, Duration::from_secs(2)] {
-                tokio::time::sleep(pause).await;
-                if let Err(error) = raw.remove(&name).await {
-                    tracing::warn!(%error, name, "can't remove a sandbox whose caller gave up");
-                }
-            }
-        });
+impl Removes for Raw {
+    async fn remove(&self, name: &str) -> Result<bool> {
+        self.remove(name).await
     }
 }
 
 impl Raw {
     pub(super) async fn provide(&self, wanted: &Wanted) -> Result<Provided> {
-        if wanted.leashed {
-            // A cluster doesn't notice the end of a process, so the promise couldn't be kept.
-            return Err(Error::Config(
-                "a sandbox on a cluster can't be leashed to a process: set idle_ttl instead".into(),
-            ));
-        }
         let spec = self.spec_for(wanted)?;
         // Whatever can be refused is refused before anything exists.
         manifest::pod(&self.config, &spec.name, &spec.metadata, Default::default(), None, spec.limits.ttl)?;
-        // Nobody else knows a random name, so a sandbox that isn't handed over would be lost.
-        let mut unfinished = Unfinished { raw: self, name: wanted.id.is_none().then(|| spec.name.clone()) };
+        let unfinished = Unfinished::new(self, wanted, &spec);
         for _ in 0..ATTEMPTS {
             match self.find_or_create(&spec, wanted.id.is_some()).await {
                 // Somebody deleted or replaced it meanwhile; it is wanted all the same.
@@ -105,7 +75,7 @@ impl Raw {
                         pool.maintain();
                     }
                     if done.is_ok() {
-                        unfinished.name = None;
+                        unfinished.finish();
                     }
                     return done;
                 }
@@ -119,27 +89,20 @@ impl Raw {
     }
 
     fn spec_for(&self, wanted: &Wanted) -> Result<SandboxSpec> {
-        let name = match &wanted.id {
-            Some(id) => names::of_id(id, self.home.cluster.namespace())?.to_owned(),
-            None => names::random(),
-        };
-        let mut labels = self.config.default_labels.clone();
-        labels.extend(wanted.labels.clone());
-        let mut metadata = Metadata::new(&name, &self.config.label_prefix, &labels)?;
-        if self.config.namespace_per_sandbox {
-            metadata.labels.insert(HOME.into(), self.home.cluster.namespace.clone());
+        let config = &self.config;
+        let mut spec = SandboxSpec::new(
+            wanted,
+            &SpecDefaults {
+                namespace: self.home.cluster.namespace(),
+                labels: &config.default_labels,
+                label_prefix: &config.label_prefix,
+                limits: LifetimeLimits { ttl: config.ttl, idle_ttl: config.idle_ttl },
+            },
+        )?;
+        if config.namespace_per_sandbox {
+            spec.metadata.labels.insert(HOME.into(), self.home.cluster.namespace.clone());
         }
-        let seconds = |time: Option<Duration>| time.map(|time| time.as_secs().max(1));
-        let limits = LifetimeLimits {
-            ttl: seconds(wanted.ttl).or(self.config.ttl),
-            idle_ttl: seconds(wanted.idle_ttl).or(self.config.idle_ttl),
-        };
-        for (key, seconds) in [(TTL, limits.ttl), (IDLE_TTL, limits.idle_ttl)] {
-            if let Some(seconds) = seconds {
-                metadata.annotations.insert(key.into(), seconds.to_string());
-            }
-        }
-        Ok(SandboxSpec { name, metadata, limits })
+        Ok(spec)
     }
 
     async fn find_or_create(&self, spec: &SandboxSpec, may_exist: bool) -> Result<Provided> {
@@ -229,8 +192,9 @@ impl Raw {
 
     /// Opens a session to a pod while it is being claimed: that takes longer than anything else.
     fn open_early(&self, namespace: &SandboxNamespace, candidate: Candidate) -> Candidate {
-        let channel =
-            channel(namespace, &candidate.holder, &self.config).ending_container_after(LifetimeLimits::default());
+        let channel = channel(namespace, &candidate.holder, &self.config)
+            .with_addresses(self.addresses.as_ref(), "")
+            .ending_container_after(LifetimeLimits::default());
         let sandbox = Sandbox::new(channel);
         let opening = sandbox.clone();
         // Whoever uses the sandbox tries again, and learns why it failed.

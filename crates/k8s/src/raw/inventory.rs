@@ -158,6 +158,7 @@ impl Raw {
         let (labels, annotations) = (pod.metadata.labels.as_ref(), pod.metadata.annotations.as_ref());
         Some(Listed {
             id: pod.metadata.name.clone()?,
+            namespace: pod.metadata.namespace.clone(),
             labels: inventory::user_labels(&self.config.label_prefix, labels, annotations),
             phase: match ending(pod, CONTAINER) {
                 Some(_) => Phase::Terminated,
@@ -167,6 +168,8 @@ impl Raw {
             created_ms: millis(pod.metadata.creation_timestamp.as_ref()?.0),
             active_ms: None,
             expires_ms: None,
+            ttl_ms: None,
+            idle_ttl_ms: None,
         })
     }
 

@@ -33,7 +33,7 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference};
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
-use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::json;
 
 use crate::api::patch::json_patch;
@@ -42,7 +42,7 @@ use crate::cluster::Cluster;
 use crate::error::{Error, Result};
 use crate::lifetime::{LifetimeLimits, age};
 use crate::names::{CREATOR, IDLE_TTL, MANAGED_BY, Metadata, PODBAY, SANDBOX, SILENT_SINCE, TTL, pointer};
-use crate::sandbox_object::{Deletion, SandboxObject, SandboxObjects};
+use crate::sandbox_object::{self, Deletion, SandboxObject, SandboxObjects};
 
 /// How often, and how long apart, something is tried that others were faster at. A Lease that never goes away (a finalizer
 /// may keep it) mustn't block a caller for ever.
@@ -281,13 +281,7 @@ impl SandboxObjects for Leases {
     }
 
     async fn delete(&self, name: &str, preconditions: Preconditions) -> Result<Deletion> {
-        let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
-        match with_retry(|| self.api.delete(name, &parameters)).await {
-            Ok(_) => Ok(Deletion::Done),
-            Err(error) if Error::code(&error) == Some(404) => Ok(Deletion::Absent),
-            Err(error) if Error::code(&error) == Some(409) => Ok(Deletion::Changed),
-            Err(error) => Err(Error::api("delete the sandbox's Lease")(error)),
-        }
+        sandbox_object::delete(&self.api, name, preconditions, "delete the sandbox's Lease").await
     }
 }
 

@@ -14,7 +14,7 @@ mod inventory;
 mod lease;
 pub(crate) mod manifest;
 mod namespace;
-mod network;
+pub(crate) mod network;
 mod overrides;
 mod pod_security;
 mod pod_state;
@@ -35,6 +35,7 @@ pub use features::Features;
 pub use manifest::CONTAINER;
 
 use crate::api::retry::with_retry;
+use crate::channel::in_cluster::PodAddresses;
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
 use crate::names::{self, CLAIMED, SANDBOX, STATE};
@@ -56,6 +57,8 @@ pub struct Raw {
     home: SandboxNamespace,
     config: Arc<Config>,
     pool: Option<Arc<Pool>>,
+    /// Pods' own addresses, where they are used.
+    addresses: Option<Arc<PodAddresses>>,
     timing: Timing,
 }
 
@@ -92,8 +95,15 @@ impl Raw {
     pub fn new(cluster: Cluster, config: Config) -> Result<Self> {
         config.check()?;
         let (home, config) = (SandboxNamespace::new(cluster), Arc::new(config));
-        let pool = (config.warm_pool_size > 0).then(|| Pool::new(home.clone(), config.clone())).transpose()?;
-        Ok(Self { home, config, pool: pool.map(Arc::new), timing: Timing::default() })
+        let addresses = PodAddresses::new(&home.cluster, config.addresses())?;
+        let pool = || Pool::new(home.clone(), config.clone(), addresses.clone()).map(Arc::new);
+        let pool = (config.warm_pool_size > 0).then(pool).transpose()?;
+        Ok(Self { home, config, pool, addresses, timing: Timing::default() })
+    }
+
+    /// How pods' own addresses are used, if they are.
+    pub(crate) fn addresses(&self) -> Option<&Arc<PodAddresses>> {
+        self.addresses.as_ref()
     }
 
     /// The same provider with other intervals.
@@ -241,7 +251,7 @@ impl Raw {
         match &self.pool {
             Some(pool) => pool.fill().await,
             // The pool's size is zero: this removes every pod that waits.
-            None => Pool::new(self.home.clone(), self.config.clone())?.fill().await,
+            None => Pool::new(self.home.clone(), self.config.clone(), self.addresses.clone())?.fill().await,
         }
     }
 

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::config::Config;
 use super::lease::{self, Holder, Leases};
-use crate::api::follow::{Judge, Outcome, Verdict, follow};
+use crate::api::follow::{Outcome, UntilDeleted, follow};
 use crate::api::retry::{Backoff, with_retry};
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
@@ -32,17 +32,6 @@ pub(crate) struct SandboxNamespace {
     pub(crate) cluster: Cluster,
     pub(crate) leases: Leases,
     pub(crate) pods: Api<Pod>,
-}
-
-/// Waits for an object's end, whatever it is until then.
-struct UntilDeleted;
-
-impl Judge<Namespace> for UntilDeleted {
-    type Failure = std::convert::Infallible;
-
-    fn judge(&self, _: &Namespace) -> Verdict<Self::Failure> {
-        Verdict::Waiting(String::new())
-    }
 }
 
 impl SandboxNamespace {

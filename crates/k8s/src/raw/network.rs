@@ -1,18 +1,19 @@
 //! Network rules: one NetworkPolicy for each distinct set of rules, shared by all sandboxes that have it.
 
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicySpec};
+use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicySpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::config::Config;
 use super::egress;
 use crate::api::retry::with_retry;
+use crate::channel::router::ROUTER_NAMESPACE;
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
-use crate::names::{self, MANAGED_BY, NETWORK, PODBAY};
+use crate::names::{self, CLIENT, MANAGED_BY, NETWORK, PODBAY};
 
 /// The prefix of policies' names; the rest is the hash of the rules.
 const PREFIX: &str = "pb-net-";
@@ -92,7 +93,8 @@ pub(crate) async fn clean(cluster: &Cluster, pods: &Api<Pod>) -> Result<usize> {
 
 fn policy(config: &Config) -> Result<(String, NetworkPolicy)> {
     let egress = egress::rules(config)?;
-    let rules = serde_json::to_vec(&(&egress, &config.ingress))
+    let ingress = ingress(config)?;
+    let rules = serde_json::to_vec(&(&egress, &ingress))
         .map_err(|error| Error::Config(format!("the network rules can't be described: {error}")))?;
     let hash = names::hash(&rules);
     let selector = LabelSelector { match_labels: Some([(NETWORK.into(), hash.clone())].into()), ..Default::default() };
@@ -106,10 +108,46 @@ fn policy(config: &Config) -> Result<(String, NetworkPolicy)> {
             pod_selector: Some(selector),
             policy_types: Some(vec!["Ingress".into(), "Egress".into()]),
             egress: Some(egress),
-            ingress: Some(config.ingress.clone()),
+            ingress: Some(ingress),
         }),
     };
     Ok((hash, policy))
+}
+
+/// Who may reach a sandbox: whom the configuration names, and clients where they connect to the pod's address.
+fn ingress(config: &Config) -> Result<Vec<NetworkPolicyIngressRule>> {
+    let mut rules = config.ingress.clone();
+    if config.addresses().is_used() {
+        rules.push(clients(config.port)?);
+    }
+    Ok(rules)
+}
+
+/// Admits the pods of clients, in any namespace, to podbayd's port.
+///
+/// # Errors
+/// Never, unless Kubernetes' own types change.
+pub(crate) fn clients(port: u16) -> Result<NetworkPolicyIngressRule> {
+    let rule = json!({
+        "from": [{"namespaceSelector": {}, "podSelector": {"matchLabels": {CLIENT: "true"}}}],
+        "ports": [{"port": port, "protocol": "TCP"}],
+    });
+    serde_json::from_value(rule).map_err(|error| Error::Config(format!("the network rule can't be described: {error}")))
+}
+
+/// Admits upstream's router to podbayd's port.
+///
+/// # Errors
+/// Never, unless Kubernetes' own types change.
+pub(crate) fn router(port: u16) -> Result<NetworkPolicyIngressRule> {
+    let rule = json!({
+        "from": [{
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": ROUTER_NAMESPACE}},
+            "podSelector": {"matchLabels": {"app": "sandbox-router"}},
+        }],
+        "ports": [{"port": port, "protocol": "TCP"}],
+    });
+    serde_json::from_value(rule).map_err(|error| Error::Config(format!("the network rule can't be described: {error}")))
 }
 
 /// The name is the hash of the rules, unless somebody or a webhook has changed them.
@@ -162,7 +200,6 @@ fn drop_empty(value: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn config() -> Config {
         let rules = json!([
@@ -170,6 +207,20 @@ mod tests {
             {"to": [{"podSelector": {"matchLabels": {}}}], "ports": []},
         ]);
         Config { egress: serde_json::from_value(rules).unwrap(), ..Config::default() }
+    }
+
+    #[test]
+    fn clients_are_admitted_where_they_use_the_pods_address() {
+        let ingress = |config: &Config| policy(config).unwrap().1.spec.unwrap().ingress.unwrap();
+        assert!(ingress(&config()).is_empty());
+        let with_key = Config { private_key_file: Some("key".into()), port: 7070, ..config() };
+        let rule = serde_json::to_value(&ingress(&with_key)[0]).unwrap();
+        assert_eq!(rule["ports"][0]["port"], 7070);
+        assert_eq!(rule["from"][0]["podSelector"]["matchLabels"]["podbay.dev/client"], "true");
+        // The API server stores it as it is.
+        let (_, wanted) = policy(&with_key).unwrap();
+        agrees(&wanted, &wanted, "it").unwrap();
+        assert!(ingress(&Config { connection: crate::channel::in_cluster::Connection::Exec, ..with_key }).is_empty());
     }
 
     /// Only the number of rules was compared: a policy that somebody had opened was taken for the closed one.

@@ -111,3 +111,25 @@ async fn a_pod_that_is_lost_is_reported_and_its_successor_is_found() -> Result<(
     ensure!(provider.delete("pb-evicted").await?);
     place.only_pools_are_left(0).await
 }
+
+/// A creator that can't use its sandbox once deleted it under those who could.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_creator_that_fails_leaves_the_sandbox_to_whoever_has_attached() -> Result<()> {
+    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
+    place.template("debian", rig::DEBIAN, json!({})).await?;
+    place.pool("debian", "debian", 0).await?;
+    let failing = place.provider(Config { container: Some("nope".into()), ..template("debian") })?;
+    let working = place.provider(template("debian"))?;
+    let both = wanted("pb-both");
+    let (failed, attached) = tokio::join!(failing.get_or_create(&both), async {
+        crate::place::eventually("the claim exists", || async { Ok(place.claim("pb-both").await.is_ok()) }).await?;
+        anyhow::Ok(working.get_or_create(&both).await?)
+    });
+    ensure!(failed.is_err());
+    let attached = attached?;
+    ensure!(!attached.created && attached.sandbox.run("echo mine").await?.text() == "mine\n");
+    ensure!(working.delete("pb-both").await?);
+    // With nobody else there, nothing is left.
+    ensure!(failing.get_or_create(&wanted("pb-alone")).await.is_err());
+    place.only_pools_are_left(0).await
+}

@@ -38,3 +38,22 @@ async fn a_claim_that_names_anothers_sandbox_does_not_lead_there() -> Result<()>
     }
     Ok(())
 }
+
+/// A pod is named like its claim, so that a handle that was kept unused led to whoever has that name now.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handle_does_not_lead_to_a_later_sandbox_of_the_same_name() -> Result<()> {
+    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
+    place.template("debian", rig::DEBIAN, json!({})).await?;
+    let provider = place.provider(template("debian"))?;
+    provider.get_or_create(&wanted("pb-name")).await?;
+    let kept = provider.reconnect("pb-name").await?.sandbox;
+    ensure!(provider.delete("pb-name").await?);
+    let later = provider.get_or_create(&wanted("pb-name")).await?;
+    later.sandbox.run("echo secret > theirs").await?;
+    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    let error = kept.run("cat theirs").await.err();
+    let error = error.map(|error| error.to_string()).unwrap_or_else(|| "it was reached".into());
+    ensure!(error.contains("another pod has its name"), "{error}");
+    ensure!(provider.delete("pb-name").await?);
+    Ok(())
+}

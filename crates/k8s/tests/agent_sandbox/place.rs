@@ -19,7 +19,7 @@ pub(crate) struct Place {
 }
 
 /// Everything that this mode can do.
-pub(crate) const ALL: Features = Features { templates: true, creates_pools: true, suspends: true };
+pub(crate) const ALL: Features = Features { templates: true, creates_pools: true, suspends: true, without_exec: false };
 
 impl Place {
     /// Nothing where no cluster can run.
@@ -83,13 +83,33 @@ impl Place {
     pub(crate) async fn only_pools_are_left(&self, waiting: usize) -> Result<()> {
         let [claims, sandboxes] = ["SandboxClaim", "Sandbox"].map(|kind| self.objects(kind));
         let pods = self.pods();
-        eventually("everything of the sandboxes is gone", || async {
+        let gone = eventually("everything of the sandboxes is gone", || async {
             let all = ListParams::default();
             let claims = claims.list(&all).await?.items.len();
             let (sandboxes, pods) = (sandboxes.list(&all).await?.items.len(), pods.list(&all).await?.items.len());
             Ok(claims == 0 && sandboxes == waiting && pods == waiting)
         })
-        .await
+        .await;
+        match gone {
+            Ok(()) => Ok(()),
+            Err(error) => Err(error.context(self.left().await?)),
+        }
+    }
+
+    /// What there is, and whose.
+    async fn left(&self) -> Result<String> {
+        let mut left = Vec::new();
+        for kind in ["SandboxClaim", "Sandbox"] {
+            for object in self.objects(kind).list(&ListParams::default()).await?.items {
+                let name = object.metadata.name.unwrap_or_default();
+                let owners = object.metadata.owner_references.unwrap_or_default();
+                let owners: Vec<String> =
+                    owners.into_iter().map(|owner| format!("{} {} ({})", owner.kind, owner.name, owner.uid)).collect();
+                let terminating = object.metadata.deletion_timestamp.map_or("", |_| ", terminating");
+                left.push(format!("{kind} {name} of [{}]{terminating}", owners.join(", ")));
+            }
+        }
+        Ok(format!("left: {}", left.join("; ")))
     }
 
     pub(crate) async fn claim(&self, name: &str) -> Result<Value> {
@@ -112,7 +132,8 @@ where
 {
     let start = Instant::now();
     while !holds().await.with_context(|| what.to_owned())? {
-        ensure!(start.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
+        // The controller starts anew after an outage, with longer and longer pauses.
+        ensure!(start.elapsed() < Duration::from_secs(180), "not within three minutes: {what}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     Ok(())

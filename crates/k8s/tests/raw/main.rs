@@ -6,6 +6,7 @@ mod bootstrap;
 mod environment;
 mod exec;
 mod faults;
+mod in_cluster;
 mod lifetime;
 mod live;
 mod namespaces;

@@ -94,6 +94,8 @@ async fn a_namespace_of_its_own_comes_with_the_sandbox_and_goes_with_it() -> Res
     let second = raw.list(&Query { limit: Some(1), cursor: first.cursor.clone(), ..Query::default() }).await?;
     let mut ids: Vec<_> = first.sandboxes.iter().chain(&second.sandboxes).map(|listed| listed.id.as_str()).collect();
     ids.sort_unstable();
+    let one_of_them = first.sandboxes.iter().chain(&second.sandboxes).find(|listed| listed.id == "pb-one");
+    ensure!(one_of_them.and_then(|listed| listed.namespace.as_deref()) == Some(own.as_str()), "{first:?} {second:?}");
     ensure!(ids == ["pb-one", "pb-other"] && first.sandboxes[0].phase == Phase::Running, "{first:?} {second:?}");
     raw.reconnect(&format!("{own}/pb-one")).await?.sandbox.hello().await?;
 

@@ -147,7 +147,7 @@ async fn what_cannot_start_fails_at_once_and_leaves_nothing() -> Result<()> {
     let bad_quantity = Config { memory_limit: "lots".into(), ..config(rig::BUSYBOX) };
     for (name, config, words) in [
         ("image", config("localhost/none:1"), ["ErrImageNeverPull", "none:1"]),
-        ("node", no_node, ["no node takes it", "FailedScheduling"]),
+        ("node", no_node, ["it can't be scheduled on any node", "FailedScheduling"]),
         ("crash", crash, ["can't start", "code 7"]),
         ("ends", ends, ["can't start", "code 0"]),
         ("program", program, ["can't start", "/no/such"]),

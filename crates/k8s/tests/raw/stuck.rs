@@ -57,12 +57,17 @@ impl Left<'_> {
         Ok(made)
     }
 
-    /// A sandbox on a node that doesn't exist, whose status nobody corrects. The garbage collector removes the pods of such a
+    /// A pod on a node that doesn't exist, whose status nobody corrects. The garbage collector removes the pods of such a
     /// node when it has missed the node for 40 s, so every test has a node of its own.
-    async fn on_a_ghost(&self, name: &str, since: MicroTime, ready: bool) -> Result<()> {
+    fn ghostly(&self) -> Value {
         let mut spec = container(rig::BUSYBOX);
         spec["nodeName"] = format!("ghost-{}", self.namespace.name()).into();
-        let pod = self.behind(name, true, since, spec).await?.metadata.name.context("no name")?;
+        spec
+    }
+
+    /// A running sandbox on a node that doesn't exist.
+    async fn on_a_ghost(&self, name: &str, since: MicroTime, ready: bool) -> Result<()> {
+        let pod = self.behind(name, true, since, self.ghostly()).await?.metadata.name.context("no name")?;
         let status = json!({"status": {
             "phase": "Running",
             "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}],
@@ -118,7 +123,7 @@ async fn a_thread_whose_killed_creator_left_a_pod_that_cannot_start_goes_on() ->
     let cleaned = raw.cleanup(None).await?;
     ensure!(cleaned.deleted == ["pb-image-reaped", "pb-node-reaped"] && cleaned.kept == 4, "{cleaned:?}");
     // Whoever attaches to one that can't start is told why, at once, and removes what its creator would remove.
-    for (name, word) in [("pb-image-new", "ErrImageNeverPull"), ("pb-node-new", "no node takes it")] {
+    for (name, word) in [("pb-image-new", "ErrImageNeverPull"), ("pb-node-new", "it can't be scheduled on any node")] {
         let error = raw.get_or_create(&wanted(name)).await.err().context("it started")?.to_string();
         ensure!(error.contains(word), "{error}");
         ensure!(left.leases().get_opt(name).await?.is_none(), "{name} stays");
@@ -133,7 +138,7 @@ async fn the_pod_before_goes_when_a_thread_is_revived() -> Result<()> {
     let namespace = cluster.namespace(rules()).await?;
     let raw = provider(&namespace, config(rig::BUSYBOX))?;
     let left = Left { cluster: &cluster, namespace: &namespace };
-    let before = left.behind("pb-again", true, ago(0), container("localhost/none:1")).await?;
+    let before = left.behind("pb-again", true, ago(0), left.ghostly()).await?;
     // One of a client that was killed after it had revived the sandbox, and before it had deleted the old pod.
     let owner = before.metadata.owner_references.clone();
     let mut stray: Pod = serde_json::from_value(json!({"spec": container("localhost/none:1")}))?;

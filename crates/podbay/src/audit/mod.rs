@@ -136,11 +136,11 @@ impl Audit {
         match observer.observe(entry) {
             Ok(()) => Ok(()),
             Err(error) if self.strict => {
-                let message = format!(
-                    "'{}' was refused because it can't be recorded in the audit log (audit.strict): \
-                                       {error}",
-                    entry.op
-                );
+                let what = match entry.outcome {
+                    None => "was refused because it can't be recorded in the audit log (audit.strict)",
+                    Some(_) => "was carried out, but its result can't be recorded in the audit log (audit.strict)",
+                };
+                let message = format!("'{}' {what}: {error}", entry.op);
                 Err(podbay_proto::Error::new(ErrorCode::PolicyDenied, message).into())
             }
             Err(error) => {

@@ -8,11 +8,13 @@
 //! the documentation and Python's dataclasses are made from it. Unknown keys are rejected, and the error suggests the closest
 //! match.
 
+mod arguments;
 mod file;
 mod flags;
 #[cfg(test)]
 mod generated;
 mod lookup;
+mod mode;
 mod process;
 mod project;
 mod providers;
@@ -24,6 +26,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use file::FILE;
+pub use mode::{MODES, Mode};
 use serde_json::Value as Json;
 pub use setting::{Flag, Kind, ProjectPower, SETTINGS, Setting};
 use value::Value;
@@ -33,7 +36,7 @@ use crate::policy::{CommandRules, Matching, Policy};
 
 /// Variables that begin with `PODBAY_` but aren't settings: the settings file itself, a directory of daemons to build with,
 /// and podbayd's own token.
-const NOT_SETTINGS: [&str; 3] = ["PODBAY_CONFIG", "PODBAY_DAEMON_DIR", "PODBAY_TOKEN"];
+const NOT_SETTINGS: [&str; 2] = ["PODBAY_CONFIG", "PODBAY_DAEMON_DIR"];
 
 /// Variables of the tests, which run programs that read settings. Released programs don't know them.
 #[cfg(debug_assertions)]

@@ -110,12 +110,13 @@ impl Config {
             return refuse(format!("a project's labels can't have a '/' in their names, as {key:?} has"));
         }
         // Where somebody chose the prefix, the cluster's NetworkPolicies and quotas may select by these labels.
-        match self.values.contains_key("raw.label_prefix") {
-            true => refuse(format!(
-                "raw.label_prefix is set, so the cluster may act on labels, and a project can't add any; use {}",
+        match ["raw.label_prefix", "agent_sandbox.label_prefix"].into_iter().find(|key| self.values.contains_key(*key))
+        {
+            Some(prefix) => refuse(format!(
+                "{prefix} is set, so the cluster may act on labels, and a project can't add any; use {}",
                 instead(setting.key, &setting.variable())
             )),
-            false => Ok(()),
+            None => Ok(()),
         }
     }
 

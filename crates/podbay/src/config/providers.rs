@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use podbay_client::provider::Provider;
 use podbay_client::quantity::{format_size, format_time};
+use podbay_k8s::doctor::{Doctor, Trial};
 use podbay_k8s::{Access, Cluster, agent_sandbox, raw};
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
@@ -13,12 +14,15 @@ use super::value::quantity;
 use super::{Config, ConfigError, bad, lookup};
 
 /// Settings of all modes, and the fields of the configuration of a mode on a cluster that they fill.
-const SHARED_WITH_CLUSTER: [(&str, &str); 5] = [
+const SHARED_WITH_CLUSTER: [(&str, &str); 8] = [
     ("env", "env"),
     ("labels", "default_labels"),
     ("ttl", "ttl"),
     ("idle_ttl", "idle_ttl"),
     ("cluster.command_filter", "command_filter"),
+    ("cluster.connection", "connection"),
+    ("cluster.private_key_file", "private_key_file"),
+    ("cluster.port", "port"),
 ];
 
 /// The same for local mode, apart from times, which it counts in milliseconds.
@@ -34,16 +38,20 @@ impl Config {
     /// # Errors
     /// When a setting is invalid, or something that the provider needs is missing.
     pub async fn provider(&self) -> podbay_client::Result<Arc<dyn Provider>> {
-        match self.mode() {
-            "raw" => Ok(Arc::new(self.raw_provider().await?)),
-            "agent-sandbox" => Ok(Arc::new(self.agent_sandbox_provider().await?)),
-            #[cfg(target_os = "linux")]
-            _ => Ok(Arc::new(self.local_provider()?)),
-            #[cfg(not(target_os = "linux"))]
-            mode => Err(podbay_client::Error::Provider(
-                format!("mode {mode} needs Linux; use mode raw, which runs sandboxes on a cluster").into(),
-            )),
-        }
+        (self.mode_row().provider)(self).await
+    }
+
+    /// The provider of sandboxes on this machine, which needs Linux.
+    #[cfg(target_os = "linux")]
+    pub(super) fn on_this_machine(&self) -> podbay_client::Result<Arc<dyn Provider>> {
+        Ok(Arc::new(self.local_provider()?))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn on_this_machine(&self) -> podbay_client::Result<Arc<dyn Provider>> {
+        let mode = self.mode();
+        let message = format!("mode {mode} needs Linux; use mode raw, which runs sandboxes on a cluster");
+        Err(podbay_client::Error::Provider(message.into()))
     }
 
     /// The provider of plain pods, with these settings. Nothing is sent to the cluster yet.
@@ -60,8 +68,36 @@ impl Config {
     /// # Errors
     /// When a setting is invalid, or there are no credentials for a cluster.
     pub async fn agent_sandbox_provider(&self) -> podbay_client::Result<agent_sandbox::AgentSandbox> {
+        let (cluster, config) = self.agent_sandbox_cluster().await?;
+        Ok(agent_sandbox::AgentSandbox::new(&cluster, config)?)
+    }
+
+    pub(super) async fn raw_doctor(&self) -> podbay_client::Result<Doctor> {
+        let config = self.raw().map_err(|error| podbay_client::Error::Provider(Box::new(error)))?;
+        Ok(Doctor::raw(self.cluster().await?, config)?)
+    }
+
+    pub(super) async fn agent_sandbox_doctor(&self, trial: Trial) -> podbay_client::Result<Doctor> {
+        let (cluster, config) = self.agent_sandbox_cluster().await?;
+        Ok(Doctor::agent_sandbox_with(cluster, config, trial)?)
+    }
+
+    /// The configuration of agent-sandbox mode, and its cluster. Where the router's URL is all that there is, or all that is to be
+    /// used, it is a cluster whose API can't be asked.
+    ///
+    /// # Errors
+    /// When a setting is invalid, or there are no credentials for a cluster and no router's URL.
+    pub async fn agent_sandbox_cluster(&self) -> podbay_client::Result<(Cluster, agent_sandbox::Config)> {
         let config = self.agent_sandbox().map_err(|error| podbay_client::Error::Provider(Box::new(error)))?;
-        Ok(agent_sandbox::AgentSandbox::new(&self.cluster().await?, config)?)
+        let access = self.access();
+        let router_only = config.router_only || config.can_do_without_api() && access.is_absent();
+        match router_only {
+            true => {
+                let namespace = access.namespace.unwrap_or_else(|| "default".to_owned());
+                Ok((Cluster::without_api(namespace), agent_sandbox::Config { router_only, ..config }))
+            }
+            false => Ok((Cluster::connect(&access).await?, config)),
+        }
     }
 
     /// The configuration of agent-sandbox mode.
@@ -170,12 +206,10 @@ impl Config {
 
     /// The limits that apply because nothing sets them: the key, and the value as text.
     pub fn default_limits(&self) -> Vec<(&'static str, String)> {
-        match self.mode() {
-            "raw" | "agent-sandbox" if !self.is_set("idle_ttl") => {
-                vec![("idle_ttl", format_time(std::time::Duration::from_secs(raw::DAY)))]
-            }
-            "local" => self.default_local_limits(),
-            _ => Vec::new(),
+        match self.mode_row().on_cluster {
+            true if self.is_set("idle_ttl") => Vec::new(),
+            true => vec![("idle_ttl", format_time(std::time::Duration::from_secs(raw::DAY)))],
+            false => self.default_local_limits(),
         }
     }
 

@@ -6,6 +6,8 @@
 
 use ProjectPower::{Add, Choose, Lower};
 
+use super::mode;
+
 /// What a setting's value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -148,11 +150,12 @@ impl Setting {
     /// The modes that it is for.
     pub fn modes(&self) -> &'static [&'static str] {
         match self.key.split_once('.').map_or(self.key, |(section, _)| section) {
-            "local" | "home" => &["local"],
-            "raw" => &["raw"],
-            "agent_sandbox" => &["agent-sandbox"],
-            "cluster" => CLUSTER_MODES,
-            _ => MODES,
+            "home" => &["local"],
+            "cluster" => &mode::NAMES_ON_CLUSTER,
+            section => {
+                let of = mode::MODES.iter().find(|mode| mode.section() == section);
+                of.map_or(MODES, |mode| std::slice::from_ref(&mode.name))
+            }
         }
     }
 
@@ -194,11 +197,8 @@ const fn setting(key: &'static str, kind: Kind, help: &'static str) -> Setting {
     Setting { key, kind, help, default: None, default_note: None, project: ProjectPower::Nothing, flag: None }
 }
 
-/// All modes.
-pub const MODES: &[&str] = &["local", "raw", "agent-sandbox"];
-
-/// The modes whose sandboxes are on a cluster.
-const CLUSTER_MODES: &[&str] = &["raw", "agent-sandbox"];
+/// The names of all modes.
+pub const MODES: &[&str] = &mode::NAMES;
 
 const COUNT_LIMIT: Kind = Kind::Limit(&Kind::Count);
 const TIME_LIMIT: Kind = Kind::Limit(&Kind::Time);
@@ -229,6 +229,9 @@ pub static SETTINGS: &[Setting] = &[
     setting("cluster.token_file", Kind::Text, "a file with the bearer token, reread every minute").otherwise("see cluster.token"),
     setting("cluster.ca_file", Kind::Text, "a PEM file with the certificate authorities to trust for the API server").otherwise("the kubeconfig's; in a pod, the pod's; else the system's"),
     setting("cluster.command_filter", Kind::Flag, "a seccomp filter that keeps commands in pods from io_uring, vsock and new namespaces").is("true"),
+    setting("cluster.connection", Kind::Choice(&["auto", "exec", "in-cluster", "direct", "gateway", "tunnel"]), "how to reach podbayd in a pod: at the pod's address if there is a private key and the address can be reached, else by pods/exec (auto); always by pods/exec (exec); always at the pod's address (in-cluster); or, in mode agent-sandbox, through the router at a URL (direct), behind a Gateway (gateway), or by a port-forward (tunnel)").is("auto"),
+    setting("cluster.private_key_file", Kind::Text, "the private key, made by 'podbay keys', that signs tokens for podbayd at the pod's address").otherwise("none: pods/exec is used"),
+    setting("cluster.port", Kind::Count, "the port on which podbayd listens in pods if there is a private key").is("7777"),
     setting("raw.image", Kind::Text, "the container image; it needs a shell and head").is("python:3.12-slim").in_project(Choose).flag("image", "IMAGE"),
     setting("raw.image_pull_policy", Kind::Choice(&["Always", "IfNotPresent", "Never"]), "when to pull the image").is("IfNotPresent"),
     setting("raw.image_pull_secrets", Kind::List, "the names of Secrets with credentials for pulling the image"),
@@ -286,6 +289,22 @@ pub static SETTINGS: &[Setting] = &[
     setting("agent_sandbox.ttl_after_finished", TIME_LIMIT, "how long a claim stays after its pod has ended"),
     setting("agent_sandbox.startup_timeout", Kind::Time, "how long a claim may take to get ready").is("180s").flag("startup-timeout", "TIME"),
     setting("agent_sandbox.resume", Kind::Flag, "resume a suspended sandbox when somebody asks for it").is("true"),
+    setting("agent_sandbox.runtime", Kind::Choice(&["podbayd", "stock"]), "how podbayd is reached through the router: on its own port (podbayd); or, where the router reaches nothing but the port of upstream's stock runtime, by that runtime's API (stock), which is slower and has no authentication").is("podbayd"),
+    setting("agent_sandbox.runtime_port", Kind::Count, "the port of upstream's stock runtime in the pods: for bringing podbayd there without exec, and for runtime stock").is("8888"),
+    setting("agent_sandbox.router_url", Kind::Text, "the router's URL, for connection direct"),
+    setting("agent_sandbox.router_only", Kind::Flag, "never ask the Kubernetes API: attach to sandboxes that exist through the router at router_url, by the name of their Sandbox").is("false").otherwise("false; true for connection direct if there is neither a kubeconfig nor a service account"),
+    setting("agent_sandbox.sandbox_names", Kind::Map, "the names of claims' Sandboxes, for an account that may not read the claims; a Sandbox from a warm pool isn't named like its claim").otherwise("named like the claim"),
+    setting("agent_sandbox.gateway_name", Kind::Text, "the Gateway in front of the router, for connection gateway"),
+    setting("agent_sandbox.gateway_namespace", Kind::Text, "the Gateway's namespace").is("default"),
+    setting("agent_sandbox.gateway_listener", Kind::Text, "the name of the Gateway's listener to use").otherwise("its first one for HTTPS, or for HTTP"),
+    setting("agent_sandbox.router_namespace", Kind::Text, "the namespace of the router's Service, for connection tunnel").is("agent-sandbox-system"),
+    setting("agent_sandbox.router_headers", Kind::Map, "additional headers of requests to the router, which passes them on to the sandbox: no secrets"),
+    setting("agent_sandbox.router_token_file", Kind::Text, "a file with a bearer token for the router, read at each connection"),
+    setting("agent_sandbox.router_scoped_key_file", Kind::Text, "a file with the key of a router that wants scoped tokens; Podbay signs them"),
+    setting("agent_sandbox.router_server_name", Kind::Text, "the name in the router's certificate and in the header Host").otherwise("the one in its URL, or of the Gateway's listener"),
+    setting("agent_sandbox.router_ca_file", Kind::Text, "a PEM file with the certificate authorities to trust for the router").otherwise("the system's"),
+    setting("agent_sandbox.router_client_cert_file", Kind::Text, "a PEM file with a client certificate for the router"),
+    setting("agent_sandbox.router_client_key_file", Kind::Text, "a PEM file with that certificate's key"),
     setting("agent_sandbox.foreign_claims", Kind::Flag, "use claims that other programs created; they are never renewed, suspended or deleted").is("false"),
     setting("policy.root", Kind::Text, "confine file operations to this directory of the sandbox").otherwise("the whole file system"),
     setting("policy.virtual_mode", Kind::Flag, "interpret paths relative to policy.root").is("false"),

@@ -105,8 +105,11 @@ pub(crate) fn check() -> Vec<String> {
             "python" => sources(&root().join("python/tests"), "py").contains(&format!("def {name}(")),
             // Tests that have their own `main` give their cases names as text.
             krate => {
-                let source = sources(&root().join("crates").join(krate), "rs");
-                source.contains(&format!("fn {name}(")) || source.contains(&format!("\"{name}\""))
+                let krate = root().join("crates").join(krate);
+                let source = sources(&krate, "rs");
+                source.contains(&format!("fn {name}("))
+                    || source.contains(&format!("\"{name}\""))
+                    || sources(&krate, "py").contains(&format!("def {name}("))
             }
         };
         if !exists {

@@ -14,7 +14,8 @@ pub async fn all(sandbox: &Sandbox) {
     transfers(sandbox).await;
 }
 
-async fn commands(sandbox: &Sandbox) {
+/// Commands that end.
+pub async fn commands(sandbox: &Sandbox) {
     let output = sandbox.run("echo out; echo err >&2; exit 3").await.unwrap();
     assert_eq!((output.code(), output.stdout(), output.stderr()), (Some(3), b"out\n".to_vec(), b"err\n".to_vec()));
 
@@ -69,9 +70,15 @@ async fn background(sandbox: &Sandbox) {
     assert!(sandbox.kill(&info.id).await.unwrap() >= 1);
     exec.wait().await.unwrap();
     assert!(!sandbox.commands(true).await.unwrap().iter().any(|other| other.id == info.id));
+    // It was listed for a moment after it had ended.
+    for _ in 0..20 {
+        sandbox.run("true").await.unwrap();
+        assert!(sandbox.commands(true).await.unwrap().is_empty());
+    }
 }
 
-async fn files(sandbox: &Sandbox) {
+/// Files and directories.
+pub async fn files(sandbox: &Sandbox) {
     sandbox.mkdir(&Mkdir::new("suite")).await.unwrap();
     let written = sandbox.write(&Write::new("suite/deep/er/file.txt"), "one\ntwo\nthree\n").await.unwrap();
     assert_eq!((written.size, written.created), (14, true));
@@ -101,7 +108,8 @@ async fn files(sandbox: &Sandbox) {
     assert_eq!(sandbox.run("ls suite").await.unwrap().text(), "moved.txt\n");
 }
 
-async fn searches(sandbox: &Sandbox) {
+/// Searches.
+pub async fn searches(sandbox: &Sandbox) {
     for (name, content) in [("a.py", "needle\n"), ("b.py", "hay\nneedle 2\n"), ("c.txt", "needle\n")] {
         sandbox.write(&Write::new(format!("suite/src/{name}")), content).await.unwrap();
     }
@@ -112,7 +120,8 @@ async fn searches(sandbox: &Sandbox) {
     assert_eq!((grep.files.len(), grep.count), (2, 2));
 }
 
-async fn transfers(sandbox: &Sandbox) {
+/// Contents of some size.
+pub async fn transfers(sandbox: &Sandbox) {
     let large = Bytes::from((0..3_000_000_u32).map(|n| (n % 251) as u8).collect::<Vec<_>>());
     let files = vec![(Write::new("suite/large"), large.clone()), (Write::new("suite/empty"), Bytes::new())];
     for result in sandbox.write_all(files).await {

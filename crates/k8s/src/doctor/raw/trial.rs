@@ -14,10 +14,14 @@ use podbay_client::{Command, Sandbox};
 use podbay_proto::layout::{PROGRAM, STATE_DIR};
 
 use super::{RawExamination, labels, pod_view};
+use crate::channel::exec::{Container, address as address_of};
+use crate::doctor::address::{PodPlace, address as try_address};
 use crate::doctor::protection::protection;
 use crate::doctor::report::{Finding, State};
 use crate::error::{Error, Result};
+use crate::keys;
 use crate::names::SANDBOX;
+use crate::raw::manifest::CONTAINER;
 use crate::raw::{Config, Raw};
 
 /// The sandboxes of a trial: two without rules, and one with.
@@ -57,6 +61,8 @@ pub(super) struct Started {
     pub(super) address: String,
     /// Those of the pod and its node.
     pub(super) addresses: Vec<String>,
+    /// What became of the attempt to reach podbayd at the pod's own address.
+    own: Finding,
 }
 
 enum Tried {
@@ -109,7 +115,8 @@ impl RawExamination {
                     Some((other, closed)) => self.network(&open, other, closed).await,
                     None => open_network(),
                 };
-                let mut findings = vec![Finding::new("start", what, State::Ok, detail), protection, network];
+                let mut findings =
+                    vec![Finding::new("start", what, State::Ok, detail), protection, open.own.clone(), network];
                 findings.push(self.ranges(&open).await);
                 findings.push(self.user_namespace(&open).await);
                 findings
@@ -137,15 +144,23 @@ impl RawExamination {
         let pods: Api<Pod> = Api::namespaced(self.cluster.client.clone(), &self.cluster.namespace);
         let ours = pods.list(&ListParams::default().labels(&format!("{SANDBOX}={id}"))).await;
         let ours = ours.map_err(Error::api("list the pods"))?;
-        let status = ours.items.into_iter().find_map(|pod| pod.status.filter(|status| status.pod_ip.is_some()));
-        let status = status.ok_or_else(|| Error::Config(format!("the pod of {id} has no address")))?;
+        let pod = ours.items.into_iter().find(|pod| address_of(pod).is_some());
+        let pod = pod.ok_or_else(|| Error::Config(format!("the pod of {id} has no address")))?;
+        let status = pod.status.clone().unwrap_or_default();
         let address = status.pod_ip.clone().unwrap_or_default();
         let addresses = pod_view::addresses(&status);
         let listen = format!("{}:{PORT}", bracketed(&address));
         let mut command = Command::argv(["sh", "-c", &listen_script(), listen.as_str()]);
-        command.env.insert("PODBAY_TOKEN".into(), format!("{:032x}", rand::random::<u128>()).into());
+        command.env.extend(keys::listen_for_nobody().map(|(name, value)| (name.to_owned(), value.into())));
         made.sandbox.start(command).await.map_err(Error::Unusable)?;
-        Ok(Started { sandbox: made.sandbox, address, addresses })
+        let container = Container {
+            namespace: self.cluster.namespace.clone(),
+            pod: pod.metadata.name.clone().unwrap_or_default(),
+            uid: pod.metadata.uid.clone().unwrap_or_default(),
+            name: CONTAINER.to_owned(),
+        };
+        let own = try_address(raw.addresses(), &PodPlace { container, ip: address_of(&pod) }).await;
+        Ok(Started { sandbox: made.sandbox, address, addresses, own })
     }
 
     async fn network(&self, open: &Started, other: &Started, closed: &Started) -> Finding {
@@ -281,7 +296,7 @@ fn remedy(error: &Error, config: &Config) -> String {
              raw.image_pull_secrets, or choose another --image"
         );
     }
-    if text.contains("no node takes it") {
+    if text.contains("it can't be scheduled on any node") {
         return "free or add a node, request less (raw.cpu_request, raw.memory_request), or correct raw.node_selector \
                 and raw.tolerations; if nodes are added on demand, set raw.wait_for_node"
             .into();
@@ -299,5 +314,5 @@ fn remedy(error: &Error, config: &Config) -> String {
     if text.contains("the image has no") || text.contains("no directory where a program") {
         return format!("{image} is too bare for podbayd: use an image with a shell, or put podbayd into it");
     }
-    format!("change what the message names: the image is {image}, and 'podbay config' shows the settings")
+    format!("correct the setting that the message names: the image is {image}, and 'podbay config' shows the settings")
 }

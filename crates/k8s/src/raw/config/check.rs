@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::Config;
+use crate::channel::in_cluster::AddressConfig;
 use crate::error::{Error, Result};
+use crate::keys::PublicKey;
 use crate::names;
 use crate::raw::egress;
 use crate::raw::manifest::{CONTAINER, OWN_VOLUMES, VOLUMES};
@@ -29,7 +31,22 @@ impl Config {
         self.check_times()?;
         self.check_labels()?;
         self.check_namespaces()?;
+        self.addresses().check()?;
         self.check_pool()
+    }
+
+    /// The public keys of the configured private keys: pods let in whoever has one of the private ones.
+    ///
+    /// # Errors
+    /// When `private_key_file` can't be read.
+    pub fn public_keys(&self) -> Result<Vec<PublicKey>> {
+        self.addresses().public_keys()
+    }
+
+    /// How pods' addresses are used.
+    pub(crate) fn addresses(&self) -> AddressConfig<'_> {
+        let private_key_file = self.private_key_file.as_deref();
+        AddressConfig { connection: self.connection, private_key_file, port: self.port, router: None }
     }
 
     fn check_container(&self) -> Result<()> {

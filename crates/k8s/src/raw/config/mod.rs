@@ -6,8 +6,11 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Affinity, Container, EnvVarSource, Toleration, Volume, VolumeMount};
 use k8s_openapi::api::networking::v1::{NetworkPolicyEgressRule, NetworkPolicyIngressRule};
+use podbay_proto::session::PORT;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::channel::in_cluster::Connection;
 
 /// The seconds of a day: how long a sandbox on a cluster may be idle by default. Otherwise a forgotten one would stay, and
 /// cost money, for ever.
@@ -93,6 +96,12 @@ pub struct Config {
     pub seccomp_profile: String,
     /// Whether a seccomp filter denies commands more system calls than the container: io_uring, vsock, new namespaces.
     pub command_filter: bool,
+    /// How podbayd is reached.
+    pub connection: Connection,
+    /// The file with the private key that signs tokens for podbayd.
+    pub private_key_file: Option<String>,
+    /// The port that podbayd listens on.
+    pub port: u16,
     /// Whether sandboxes have no network except what `egress` and `ingress` allow.
     pub block_network: bool,
     /// What a sandbox may reach.
@@ -188,6 +197,9 @@ impl Default for Config {
             read_only_root: false,
             seccomp_profile: "RuntimeDefault".into(),
             command_filter: true,
+            connection: Connection::Auto,
+            private_key_file: None,
+            port: PORT,
             block_network: true,
             egress: Vec::new(),
             cluster_ranges: super::egress::PRIVATE.map(str::to_owned).into(),

@@ -254,7 +254,7 @@ mod tests {
         let config = Arc::new(Config { warm_pool_size: 1, ..Config::default() });
         let pool = || {
             let namespace = SandboxNamespace::new(Cluster::with_client(namespace.client(), namespace.name()));
-            Pool::new(namespace, config.clone())
+            Pool::new(namespace, config.clone(), None)
         };
         let (filler, other) = (pool()?, pool()?);
         // There is nothing to say about a pool that nobody has made.

@@ -26,6 +26,7 @@ use super::manifest::CONTAINER;
 use super::namespace::SandboxNamespace;
 use super::{manifest, network};
 use crate::api::retry::with_retry;
+use crate::channel::in_cluster::PodAddresses;
 use crate::error::{Error, Result};
 use crate::names::{self, CLAIMED, MANAGED_BY, Metadata, PODBAY, POOL, STATE, TEMPLATE, WARM, WARMING};
 use crate::pod::health::{ending, is_ready};
@@ -43,6 +44,7 @@ pub(crate) struct Pool {
 struct Shared {
     namespace: SandboxNamespace,
     config: Arc<Config>,
+    addresses: Option<Arc<PodAddresses>>,
     /// The hash of everything that defines a pod: pods with another hash are outdated.
     template: String,
     /// This client's name in the pool's Lease.
@@ -57,11 +59,16 @@ struct Shared {
 }
 
 impl Pool {
-    pub(crate) fn new(namespace: SandboxNamespace, config: Arc<Config>) -> Result<Self> {
+    pub(crate) fn new(
+        namespace: SandboxNamespace,
+        config: Arc<Config>,
+        addresses: Option<Arc<PodAddresses>>,
+    ) -> Result<Self> {
         let template = template(&config)?;
         let shared = Shared {
             namespace,
             config,
+            addresses,
             template,
             identity: names::random(),
             held: Mutex::default(),

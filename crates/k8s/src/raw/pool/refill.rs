@@ -193,7 +193,8 @@ impl Shared {
 
     /// The sandbox that a pod may become. It has no limits until somebody claims it.
     pub(super) fn sandbox(&self, pod: &Pod) -> Sandbox {
-        let channel = channel(&self.namespace, &holder_of(pod), &self.config);
+        let channel =
+            channel(&self.namespace, &holder_of(pod), &self.config).with_addresses(self.addresses.as_ref(), "");
         Sandbox::new(channel.ending_container_after(LifetimeLimits::default()))
     }
 }

@@ -166,11 +166,15 @@ fn a_projects_labels_keep_out_of_what_others_go_by() {
         assert!(error.contains("can't have a '/'"), "{error}");
     }
     let labels = "labels = { egress = \"open\" }";
-    let prefix = "[raw]\nlabel_prefix = \"acme.example/\"";
-    assert!(read(prefix, labels).unwrap_err().to_string().contains("raw.label_prefix"));
-    let mut late = read("", labels).unwrap();
-    late.set("raw.label_prefix", "acme.example/").unwrap();
-    assert!(late.raw().unwrap_err().to_string().contains("raw.label_prefix"));
+    for mode in ["raw", "agent_sandbox"] {
+        let key = format!("{mode}.label_prefix");
+        let prefix = format!("[{mode}]\nlabel_prefix = \"acme.example/\"");
+        assert!(read(&prefix, labels).unwrap_err().to_string().contains(&key));
+        let mut late = read("", labels).unwrap();
+        late.set(&key, "acme.example/").unwrap();
+        let error = if mode == "raw" { late.raw().unwrap_err() } else { late.agent_sandbox().unwrap_err() };
+        assert!(error.to_string().contains(&key), "{error}");
+    }
 }
 
 #[cfg(target_os = "linux")]

@@ -1,0 +1,36 @@
+//! What can be wrong at a pod's address, or on the way there.
+
+/// Why podbayd can't be used at a pod's address.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AddressFailure {
+    /// Nothing listens there. An exec may change that.
+    #[error(
+        "nothing listens on {0}: podbayd was started without this client's key, or another program has taken its port"
+    )]
+    NotListening(String),
+    /// The network doesn't lead there.
+    #[error(
+        "{0} can't be reached ({1}): this client has to run in the cluster, and a NetworkPolicy has to admit it to that port \
+         (Podbay's own admits pods with the label podbay.dev/client=true)"
+    )]
+    Unreachable(String, String),
+    /// podbayd doesn't accept this client's tokens.
+    #[error("podbayd on {0} refuses this client: {1}")]
+    Refused(String, String),
+    /// Somebody else is there.
+    #[error("{0} can't be used: {1}")]
+    NotPodbayd(String, String),
+    /// The router can't be reached, or doesn't lead there.
+    #[error("{0} can't be used: {1}")]
+    Router(String, String),
+    /// The router doesn't answer, or gets no answer itself.
+    #[error("{0} can't be used: no answer in {1} s")]
+    Silent(String, u64),
+    /// The router says no, and not why.
+    #[error(
+        "{0} can't be used: the router forbids it (403{1}). Check agent_sandbox.router_token_file or \
+         agent_sandbox.router_scoped_key_file; the Python router also answers so when the pod doesn't accept the connection, and \
+         when it carries as many connections of this client as it admits"
+    )]
+    Forbidden(String, String),
+}
