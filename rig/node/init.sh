@@ -124,13 +124,14 @@ keep kube-apiserver kube-apiserver \
   --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction --allow-privileged &
 
 until_ready --raw /readyz
-# Without the higher limits a new namespace waits seconds for its service account.
+# Without the higher limits a new namespace waits seconds for its service account. The only node is never lost: when it isn't
+# heard of for a while, the machine is busy, or a test has stopped the API server.
 # shellcheck disable=SC2046  # one word each
 keep kube-controller-manager kube-controller-manager $(kubeconfigs controller-manager) \
   --bind-address=127.0.0.1 --leader-elect=false --root-ca-file=$pki/ca.crt \
   --service-account-private-key-file=$pki/service-accounts.key --use-service-account-credentials \
   --cluster-signing-cert-file=$pki/ca.crt --cluster-signing-key-file=$pki/ca.key \
-  --kube-api-qps=300 --kube-api-burst=600 &
+  --kube-api-qps=300 --kube-api-burst=600 --node-monitor-grace-period=10m &
 # shellcheck disable=SC2046
 keep kube-scheduler kube-scheduler $(kubeconfigs scheduler) --bind-address=127.0.0.1 --leader-elect=false &
 keep kubelet kubelet --config=$rig/node/kubelet.yaml --kubeconfig=$pki/node.kubeconfig --root-dir=$rig/kubelet \

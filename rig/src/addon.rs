@@ -23,18 +23,22 @@ pub enum AddOn {
     AgentSandbox,
     /// The RuntimeClass `gvisor`.
     Gvisor,
+    /// Upstream's other router, in Python: the Service `python-router` in the namespace `agent-sandbox-system`, which wants
+    /// the token `rig`. Needs [`AddOn::AgentSandbox`].
+    PythonRouter,
     /// The CRDs of the Gateway API. No controller: a test writes a Gateway's status itself.
     GatewayApi,
 }
 
 impl AddOn {
     /// All there are.
-    pub const ALL: [Self; 3] = [Self::AgentSandbox, Self::Gvisor, Self::GatewayApi];
+    pub const ALL: [Self; 4] = [Self::AgentSandbox, Self::PythonRouter, Self::Gvisor, Self::GatewayApi];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::AgentSandbox => "agent-sandbox",
+            Self::PythonRouter => "python-router",
             Self::Gvisor => "gvisor",
             Self::GatewayApi => "gateway-api",
         }
@@ -44,6 +48,7 @@ impl AddOn {
         let step = Step::begin(format!("adding {self}"));
         let installed = match self {
             Self::AgentSandbox => agent_sandbox(cluster),
+            Self::PythonRouter => python_router(cluster),
             Self::Gvisor => gvisor(cache, cluster),
             Self::GatewayApi => gateway_api(cluster),
         };
@@ -97,6 +102,13 @@ fn agent_sandbox(cluster: &Cluster) -> Result<()> {
     output(cluster.kubectl().args(wait)).context("controller or router doesn't get ready")?;
     let ready = ["wait", "sandboxwarmpool/python", "--for=jsonpath={.status.readyReplicas}=1", "--timeout=90s"];
     output(cluster.kubectl().args(["--namespace=default"]).args(ready)).context("the warm pool doesn't fill").map(drop)
+}
+
+fn python_router(cluster: &Cluster) -> Result<()> {
+    cluster.add_images(&[image::python_router()?])?;
+    cluster.apply(include_str!("../manifests/python-router.yaml"))?;
+    let wait = ["--namespace=agent-sandbox-system", "rollout", "status", "deployment/python-router", "--timeout=90s"];
+    output(cluster.kubectl().args(wait)).context("the router doesn't get ready").map(drop)
 }
 
 /// Puts an image in the place of the one that contains `theirs`.
@@ -158,7 +170,7 @@ mod tests {
     fn a_name_that_is_none_lists_those_that_are() {
         assert_eq!("gvisor".parse::<AddOn>(), Ok(AddOn::Gvisor));
         let error = "gvisr".parse::<AddOn>().unwrap_err();
-        assert!(error.contains("agent-sandbox, gvisor, gateway-api"), "{error}");
+        assert!(error.contains("agent-sandbox, python-router, gvisor, gateway-api"), "{error}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod state;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -204,10 +205,25 @@ impl Cluster {
 
     /// Makes images (or finds them in the cache) and imports them, for pods with `imagePullPolicy: Never`.
     pub fn add_images(&self, images: &[Image]) -> Result<()> {
-        let first = images.first().map(Image::name).unwrap_or_default().replace(['/', ':'], "-");
-        let layout = self.directory().join(format!("import-{first}"));
         let present = output(self.ctr()?.args(["content", "ls", "--quiet"]))?.lines().map(str::to_owned).collect();
-        let _archive = Archive::create(&self.cache, images, &layout, &present)?;
+        // What is present may belong to an import that isn't finished, and be gone when it is needed.
+        match self.import(images, &present) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                crate::progress::say(&format!("importing all layers, because without those present: {error:#}"));
+                self.import(images, &BTreeSet::new())
+            }
+        }
+    }
+
+    /// Imports images without the layers that are present.
+    fn import(&self, images: &[Image], present: &BTreeSet<String>) -> Result<()> {
+        let first = images.first().map(Image::name).unwrap_or_default().replace(['/', ':'], "-");
+        // Several tests may import the same image at the same time.
+        static IMPORTS: AtomicU32 = AtomicU32::new(0);
+        let unique = format!("{}-{}", std::process::id(), IMPORTS.fetch_add(1, Ordering::Relaxed));
+        let layout = self.directory().join(format!("import-{first}-{unique}"));
+        let _archive = Archive::create(&self.cache, images, &layout, present)?;
         let mut pack = command("tar").arg("-C").arg(&layout).args(["-cf", "-", "."]).stdout(Stdio::piped()).spawn()?;
         let archive = pack.stdout.take().context("no pipe from tar")?;
         let imported = output(self.ctr()?.args(["images", "import", "-"]).stdin(archive));

@@ -2,13 +2,15 @@
 
 mod archive;
 mod layer;
+mod runtime;
 mod stock;
 
 pub use layer::{File, Layer};
+pub use runtime::{PODBAY_RUNTIME, PODBAY_RUNTIME_SMALL, Runtime};
 pub use stock::{BUSYBOX, DEBIAN, NONROOT, PYTHON_RUNTIME, SANDBOXD, stock_runtime};
 
 pub(crate) use archive::Archive;
-pub(crate) use stock::{agent_sandbox, base, debian, pause_and_busybox};
+pub(crate) use stock::{agent_sandbox, base, debian, pause_and_busybox, python_router};
 
 /// An image to make. Its layers are cached by what they are made from; the image itself is cheap.
 ///
@@ -93,6 +95,21 @@ impl Image {
     /// Makes the layers that the cache hasn't got.
     pub(crate) fn prepare(&self, cache: &crate::cache::Cache) -> anyhow::Result<()> {
         self.layers.iter().try_for_each(|layer| layer.packed(cache).map(drop))
+    }
+
+    /// Writes the image as an OCI archive, which container engines and registries' tools can load.
+    ///
+    /// # Errors
+    /// When a layer can't be made, or the file can't be written.
+    pub fn save(&self, file: &std::path::Path) -> anyhow::Result<()> {
+        let cache = crate::cache::Cache::open()?;
+        // Beside the layers, so that these can be linked.
+        let layout = cache.directory(&format!("archive-{}", std::process::id()))?;
+        let nothing = std::collections::BTreeSet::new();
+        let _archive = Archive::create(&cache, std::slice::from_ref(self), &layout, &nothing)?;
+        let mut tar = crate::process::command("tar");
+        tar.args(["--sort=name", "--mtime=@0", "--numeric-owner", "--owner=0", "--group=0", "-C"]).arg(&layout);
+        crate::process::output(tar.arg("-cf").arg(file).arg(".")).map(drop)
     }
 
     /// The name that pods use.

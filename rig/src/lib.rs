@@ -34,18 +34,25 @@ mod access;
 #[cfg(feature = "test-client")]
 mod client;
 #[cfg(feature = "test-client")]
+mod inside;
+#[cfg(feature = "test-client")]
 mod namespace;
 
 pub use addon::AddOn;
 pub use availability::{Decision, Reason, available, decision};
 pub use cache::Cache;
 pub use cluster::{Cluster, Status, default_name};
-pub use image::{BUSYBOX, DEBIAN, File, Image, Layer, NONROOT, PYTHON_RUNTIME, SANDBOXD, stock_runtime};
+pub use image::{
+    BUSYBOX, DEBIAN, File, Image, Layer, NONROOT, PODBAY_RUNTIME, PODBAY_RUNTIME_SMALL, PYTHON_RUNTIME, Runtime,
+    SANDBOXD, stock_runtime,
+};
 pub use toolchain::KUBERNETES;
 
 #[cfg(feature = "test-client")]
 pub use access::Access;
 #[cfg(feature = "test-client")]
 pub use client::{TestCluster, cluster, cluster_named, cluster_with};
+#[cfg(feature = "test-client")]
+pub use inside::inside;
 #[cfg(feature = "test-client")]
 pub use namespace::{Namespace, rule};

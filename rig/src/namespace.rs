@@ -91,6 +91,10 @@ async fn wait_for_default_account(accounts: &Api<ServiceAccount>) -> Result<()> 
 }
 
 impl Namespace {
+    pub(crate) fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name

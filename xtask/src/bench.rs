@@ -6,9 +6,10 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use rig::packages::Need;
+use rig::{AddOn, Cluster};
 
-use crate::python;
 use crate::tools::{self, cargo, root, say};
+use crate::{node, python};
 
 /// What is measured beside Podbay.
 const NEEDS: &[Need] = &[Need::program("bubblewrap", "bwrap"), Need::program("ripgrep", "rg")];
@@ -38,8 +39,12 @@ enum What {
     Raw,
     /// Claims on the rig, beside the controller's own time to Ready.
     AgentSandbox,
-    /// The Python backend on the rig, beside langchain-kubernetes and Deep Agents' own scripts.
+    /// What the MCP server adds to a command.
+    Mcp,
+    /// The Python backend on the rig, beside the packages that it replaces and Deep Agents' own scripts.
     Python,
+    /// The TypeScript backend on the rig, beside Deep Agents' own scripts.
+    Node,
 }
 
 /// Measures, prints, and on request writes the page.
@@ -55,32 +60,40 @@ pub fn run(options: &Options) -> Result<()> {
         What::AgentSandbox => {
             ("agent-sandbox", "claims (agent-sandbox mode)", cargo_bench("podbay-k8s", "agent_sandbox"))
         }
+        What::Mcp => ("mcp", "the MCP server", cargo_bench("podbay-cli", "mcp")),
         What::Python => ("python", "the Python backend", python::bench()?),
+        What::Node => ("node", "the TypeScript backend", node::bench()?),
     };
-    bench.stdout(Stdio::piped());
     if matches!(options.what, What::Daemon | What::Local) {
         tools::run(cargo().args(["build", "--quiet", "--release", "--package", "podbay-cli"]))?;
         bench.env("BENCH_PODBAY", root().join("target/release/podbay"));
     }
     let cluster = match options.what {
-        What::Raw | What::AgentSandbox | What::Python => Some(Borrowed::cluster(&mut bench)?),
-        What::Daemon | What::Local | What::Protection => None,
+        What::Raw | What::AgentSandbox | What::Node => Some(Borrowed::cluster(&mut bench, &[])?),
+        What::Python => Some(Borrowed::cluster(&mut bench, &[AddOn::AgentSandbox])?),
+        What::Daemon | What::Local | What::Protection | What::Mcp => None,
     };
-    if !matches!(options.what, What::Raw | What::AgentSandbox) {
-        // Released programs reject them, as they do any unknown variable with this prefix.
-        for name in ["PODBAY_CACHE", "PODBAY_LONG", "PODBAY_REQUIRE", "PODBAY_RIG", "PODBAY_RIG_NAME"] {
-            bench.env_remove(name);
-        }
-    }
+    let mut parts = match (options.what, &cluster) {
+        (What::Python, Some(borrowed)) => python::bench_inside(&borrowed.cluster)?,
+        _ => vec![],
+    };
+    parts.push(bench);
     say(&format!("measuring {name}; this takes some minutes"));
-    let output = bench.spawn().and_then(std::process::Child::wait_with_output).context("the benchmark can't be run");
+    let measured = parts.iter_mut().try_fold(String::new(), |tables, part| -> Result<String> {
+        if !matches!(options.what, What::Raw | What::AgentSandbox) {
+            tools::without_rig(part);
+        }
+        let output = part.stdout(Stdio::piped()).stderr(Stdio::inherit()).output();
+        let output = output.context("the benchmark can't be run")?;
+        let more = String::from_utf8_lossy(&output.stdout);
+        println!("{more}");
+        anyhow::ensure!(output.status.success(), "the benchmark failed ({})", output.status);
+        Ok(tables + &more)
+    });
     if let Some(cluster) = cluster {
         cluster.give_back()?;
     }
-    let output = output?;
-    let tables = String::from_utf8_lossy(&output.stdout);
-    println!("{tables}");
-    anyhow::ensure!(output.status.success(), "the benchmark failed ({})", output.status);
+    let tables = measured?;
     if options.write {
         let page = root().join("docs").join("benchmarks").join(format!("{name}.md"));
         let before = std::fs::read_to_string(&page).unwrap_or_default();
@@ -106,24 +119,24 @@ fn cargo_bench(package: &str, name: &str) -> Command {
 
 /// A cluster to measure on. One that is up already stays up.
 struct Borrowed {
-    name: String,
+    cluster: Cluster,
     was_up: bool,
 }
 
 impl Borrowed {
-    fn cluster(bench: &mut Command) -> Result<Self> {
+    fn cluster(bench: &mut Command, add_ons: &[AddOn]) -> Result<Self> {
         rig::available()
             .map_err(|reason| anyhow::anyhow!("this is measured on a cluster, and none can run here: {reason}"))?;
         let name = rig::default_name();
-        let was_up = rig::Cluster::list()?.iter().any(|status| status.name == name && status.running);
-        let cluster = rig::Cluster::up(&name, &BTreeSet::new())?;
+        let was_up = Cluster::list()?.iter().any(|status| status.name == name && status.running);
+        let cluster = Cluster::up(&name, &add_ons.iter().copied().collect::<BTreeSet<_>>())?;
         bench.env("PODBAY_RIG", "1").env("PODBAY_RIG_NAME", &name).env("KUBECONFIG", cluster.kubeconfig());
-        Ok(Self { name, was_up })
+        Ok(Self { cluster, was_up })
     }
 
     fn give_back(self) -> Result<()> {
         if !self.was_up {
-            rig::Cluster::down(&self.name).context("the cluster can't be taken down")?;
+            Cluster::down(self.cluster.name()).context("the cluster can't be taken down")?;
         }
         Ok(())
     }

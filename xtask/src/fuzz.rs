@@ -3,6 +3,7 @@
 //! Two drivers run the same targets: one of our own on any compiler, and libFuzzer, which is guided by coverage and finds
 //! more, where a nightly compiler is installed. cargo-fuzz isn't needed: what it would do is little, and done here.
 
+use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
@@ -41,13 +42,16 @@ pub fn run(options: &Options) -> Result<()> {
     tools::run(&mut driver)
 }
 
+/// How long libFuzzer has for each target as a part of all tests. It runs while the packages' tests do, and must not outlast them.
+const GUIDED_SECONDS: u64 = 20;
+
 /// As a part of all tests: a minute for each target where everything is required, a few seconds elsewhere. By libFuzzer
 /// where that can be had and the time is worth its build; by our own driver everywhere.
 pub fn part() -> Part {
     let mut results = Part::begin("fuzz");
     let seconds = if everything_is_required() { 60 } else { 5 };
-    let mut driver = Command::new("nice");
-    driver.current_dir(root()).arg(cargo().get_program());
+    let mut driver = nice(cargo().get_program());
+    driver.current_dir(root());
     arrange(&mut driver, seconds);
     let (heard, outcome) = tools::run_tests(&mut driver);
     results.add(heard, outcome);
@@ -62,8 +66,8 @@ pub fn part() -> Part {
         Err(error) => results.fail(format!("{error:#}")),
         Ok(targets) => {
             for target in targets {
-                say(&format!("libFuzzer: {target}, {seconds} s"));
-                results.check(&format!("libFuzzer: {target}"), libfuzzer(&target, seconds, None));
+                say(&format!("libFuzzer: {target}, {GUIDED_SECONDS} s"));
+                results.check(&format!("libFuzzer: {target}"), libfuzzer(&target, GUIDED_SECONDS, None));
             }
         }
     }
@@ -83,9 +87,16 @@ fn has_libfuzzer() -> bool {
     version.status().is_ok_and(|status| status.success())
 }
 
+/// A program that leaves the processor to the tests beside it.
+fn nice(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("nice");
+    command.args(["-n", "19"]).arg(program);
+    command
+}
+
 /// cargo of the nightly compiler, whichever compiler runs this.
 fn nightly() -> Command {
-    let mut cargo = Command::new("cargo");
+    let mut cargo = nice("cargo");
     cargo.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO").env_remove("RUSTC").current_dir(root()).arg("+nightly");
     cargo
 }
@@ -118,7 +129,7 @@ fn libfuzzer(target: &str, seconds: u64, seed: Option<u64>) -> Result<()> {
     for directory in [&corpus, &artifacts] {
         std::fs::create_dir_all(directory).with_context(|| format!("can't create {}", directory.display()))?;
     }
-    let mut fuzz = Command::new(root().join("fuzz/target").join(&triple).join("release").join(target));
+    let mut fuzz = nice(root().join("fuzz/target").join(&triple).join("release").join(target));
     fuzz.current_dir(root()).arg(format!("-artifact_prefix={}/", artifacts.display()));
     fuzz.args([format!("-max_total_time={seconds}"), "-timeout=5".to_owned(), "-print_final_stats=1".to_owned()]);
     if let Some(seed) = seed {

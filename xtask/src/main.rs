@@ -5,6 +5,9 @@ mod cluster;
 mod dependencies;
 mod fuzz;
 mod generate;
+mod image;
+mod mcp;
+mod node;
 mod python;
 mod reference;
 mod security;
@@ -36,8 +39,11 @@ enum Command {
     },
     /// Measures, both sides in one run.
     Bench(bench::Options),
-    /// Writes the files that are generated from the table of settings: Python's dataclasses, and tables in docs/.
+    /// Writes the files that are generated: from the table of settings Python's dataclasses, TypeScript's options and tables
+    /// in docs/; from the operations TypeScript's types of requests and answers, and Python's stub; and the Dockerfiles.
     Generate,
+    /// Makes Podbay's own images as OCI archives, and podbayd for the Dockerfiles, without a container engine.
+    Image(image::Options),
     /// Starts, shows and ends real Kubernetes clusters for tests.
     #[command(subcommand)]
     Cluster(cluster::Action),
@@ -52,6 +58,7 @@ fn main() -> ExitCode {
         Command::Reference { page } => reference::run(page),
         Command::Bench(options) => bench::run(&options),
         Command::Generate => generate::all(),
+        Command::Image(options) => image::make(&options),
         Command::Cluster(action) => cluster::run(action),
     };
     match outcome {

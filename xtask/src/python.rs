@@ -1,5 +1,7 @@
 //! The Python package: its environment, its checks, its wheel, its tests.
 
+use std::cell::RefCell;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -11,11 +13,12 @@ use crate::summary::Part;
 use crate::tools::{root, run, run_tests, say};
 
 /// What checks, builds and tests the package. Pinned: a newer linter mustn't break an old commit.
-const TOOLS: [&str; 12] = [
+const TOOLS: [&str; 13] = [
     "blockbuster==1.5.29",
     "deepagents==0.7.32",
     "fastapi==0.162.4",
     "httpx==0.28.1",
+    "k8s-agent-sandbox==1.0.8",
     "langchain-tests==1.1.9",
     "langgraph-checkpoint-sqlite==3.1.2",
     "langgraph-cli[inmem]==0.4.40",
@@ -27,7 +30,13 @@ const TOOLS: [&str; 12] = [
 ];
 
 /// What the benchmark measures beside Podbay.
-const BESIDE: [&str; 3] = ["deepagents==0.7.32", "kubernetes==37.0.2", "langchain-kubernetes==0.4.0"];
+const BESIDE: [&str; 5] = [
+    "deepagents==0.7.32",
+    "k8s-agent-sandbox==1.0.8",
+    "kubernetes==37.0.2",
+    "langchain-k8s==0.7.1",
+    "langchain-kubernetes==0.4.0",
+];
 
 /// The package's directory.
 fn package() -> PathBuf {
@@ -42,7 +51,8 @@ impl Environment {
         Self::with("podbay", &TOOLS)
     }
 
-    fn with(name: &str, packages: &[&str]) -> Result<Self> {
+    /// An environment of that name with these packages.
+    pub fn with(name: &str, packages: &[&str]) -> Result<Self> {
         let dir = Cache::place()?.join("python").join(name);
         let wanted = packages.join("\n");
         let note = dir.join("tools");
@@ -93,22 +103,33 @@ pub fn lint(results: &mut Part) {
 /// Builds the wheel, installs it and runs the tests on what was installed; with a cluster also those that need one.
 pub fn test(cluster: Option<&Cluster>, soak: bool, results: &mut Part) {
     let ready = installed().and_then(|(environment, wheel)| {
-        let mut pytest = pytest(&environment, cluster)?;
+        let rig = cluster.map(rig_variables).transpose()?.unwrap_or_default();
+        let mut pytest = pytest(&environment, &rig);
         if soak {
             pytest.env(crate::test::SOAK, "1");
         }
-        Ok((environment, wheel, pytest))
+        Ok((environment, wheel, rig, pytest))
     });
-    let (environment, wheel, mut pytest) = match ready {
+    let (environment, wheel, rig, mut pytest) = match ready {
         Ok(ready) => ready,
         // Without the wheel there is nothing to test.
         Err(error) => return results.fail(format!("the wheel: {error:#}")),
     };
     results.check("docs/reference/python.md", reference::check_python(&environment));
-    let (heard, outcome) = run_tests(&mut pytest);
-    results.add(heard, outcome);
-    let matrix = run(environment.program("python").arg("tests/deepagents/matrix.py").arg(&wheel));
+    run_pytest(&mut pytest, results);
+    let mut matrix = environment.program("python");
+    matrix.arg("tests/deepagents/matrix.py").arg(&wheel).env_remove("PODBAY_RIG").envs(rig);
+    let matrix = run(&mut matrix);
     results.check("versions of Deep Agents (matrix.py)", matrix);
+}
+
+/// Runs pytest, and what failed again.
+pub fn run_pytest(pytest: &mut Command, results: &mut Part) {
+    let (heard, outcome) = run_tests(pytest);
+    let pytest = RefCell::new(pytest);
+    results.add_with_repeats(heard, outcome, |_, _| {
+        run_tests(pytest.borrow_mut().args(["--last-failed", "--last-failed-no-failures", "none"]))
+    });
 }
 
 /// Builds the wheel and installs it.
@@ -120,32 +141,68 @@ pub fn installed() -> Result<(Environment, PathBuf)> {
 }
 
 /// pytest, ready to run.
-fn pytest(environment: &Environment, cluster: Option<&Cluster>) -> Result<Command> {
-    let tests = package().join("tests");
+fn pytest(environment: &Environment, rig: &[(&str, OsString)]) -> Command {
     let mut pytest = environment.program("pytest");
     // From the tests' directory, so that nothing imports the source tree in place of the wheel.
-    pytest.current_dir(&tests).env_remove("PODBAY_RIG");
-    if let Some(cluster) = cluster {
-        let account = |name: &str, roles: &str| -> Result<PathBuf> {
-            let kubeconfig = root().join("target").join(name);
-            std::fs::write(&kubeconfig, cluster.account(&tests.join(roles))?)?;
-            Ok(kubeconfig)
-        };
-        pytest.env("PODBAY_RIG", "1").env("KUBECONFIG", account("python-kubeconfig", "roles.yaml")?);
-        // Only what needs rights in all namespaces has them.
-        pytest.env("WIDE_KUBECONFIG", account("python-wide-kubeconfig", "roles-everywhere.yaml")?);
-    }
-    Ok(pytest)
+    pytest.current_dir(package().join("tests")).env_remove("PODBAY_RIG");
+    pytest.envs(rig.iter().map(|(name, value)| (name, value)));
+    pytest
 }
 
-/// What measures the package beside others: it needs a KUBECONFIG.
+/// What tells tests where the cluster is, after it was prepared for them.
+fn rig_variables(cluster: &Cluster) -> Result<Vec<(&'static str, OsString)>> {
+    let tests = package().join("tests");
+    let account = |name: &str, roles: &str| -> Result<(OsString, String)> {
+        let file = root().join("target").join(name);
+        let kubeconfig = cluster.account(&tests.join(roles))?;
+        std::fs::write(&file, &kubeconfig)?;
+        Ok((file.into(), kubeconfig))
+    };
+    let (claims_file, kubeconfig) = account("python-claims-kubeconfig", "roles-agent-sandbox.yaml")?;
+    let claims = std::fs::read_to_string(tests.join("claims.yaml"))?;
+    cluster.apply(&claims.replace("NAMESPACE", &namespace_in(&kubeconfig)?))?;
+    // What to put before a command that has to run in the cluster's network.
+    let inside = cluster.inside("")?;
+    let words = std::iter::once(inside.get_program()).chain(inside.get_args()).map(|word| word.to_string_lossy());
+    let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+    Ok(vec![
+        ("PODBAY_RIG", "1".into()),
+        ("KUBECONFIG", account("python-kubeconfig", "roles.yaml")?.0),
+        // Only what needs rights in all namespaces has them.
+        ("WIDE_KUBECONFIG", account("python-wide-kubeconfig", "roles-everywhere.yaml")?.0),
+        ("NODES_KUBECONFIG", account("python-nodes-kubeconfig", "roles-nodes.yaml")?.0),
+        ("CLAIMS_KUBECONFIG", claims_file),
+        ("RIG_KUBECTL", cluster.programs().join("kubectl").into()),
+        ("RIG_INSIDE", serde_json::to_string(&words)?.into()),
+    ])
+}
+
+/// The namespace that a kubeconfig of the rig names.
+fn namespace_in(kubeconfig: &str) -> Result<String> {
+    let kubeconfig: serde_json::Value = serde_json::from_str(kubeconfig).context("the kubeconfig isn't JSON")?;
+    let namespace = kubeconfig["contexts"][0]["context"]["namespace"].as_str();
+    namespace.map(str::to_owned).context("the kubeconfig has no namespace")
+}
+
+/// What measures the package on this machine.
 pub fn bench() -> Result<Command> {
     let wheel = build(&Environment::ready()?, "release")?;
     let environment = Environment::with("podbay-bench", &BESIDE)?;
     environment.install(&wheel)?;
     let mut bench = environment.program("python");
-    bench.arg("benches/operations.py");
+    bench.arg("benches/overhead.py");
     Ok(bench)
+}
+
+/// What measures it beside others in the cluster's network, after [`bench()`]: pods have no address outside of it.
+pub fn bench_inside(cluster: &Cluster) -> Result<Vec<Command>> {
+    let python = Environment::with("podbay-bench", &BESIDE)?.0.join("bin/python");
+    let inside = |script: &str| {
+        let mut bench = cluster.inside(python.to_str().context("a path that isn't UTF-8")?)?;
+        bench.arg(package().join("benches").join(script));
+        Ok(bench)
+    };
+    ["operations.py", "claims.py"].into_iter().map(inside).collect()
 }
 
 /// The wheel, built as `pip install ./python` does it. pip builds in place, so by the profile `dev` what `cargo test` has

@@ -1,36 +1,63 @@
 //! `cargo xtask reference`: generates reference pages in docs/reference.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
-use crate::python::{self, Environment};
+use crate::python::Environment;
 use crate::tools::{root, say};
+use crate::{node, python};
 
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Page {
     /// docs/reference/python.md
     Python,
+    /// docs/reference/typescript.md
+    Node,
+}
+
+impl Page {
+    fn path(self) -> &'static str {
+        match self {
+            Self::Python => "docs/reference/python.md",
+            Self::Node => "docs/reference/typescript.md",
+        }
+    }
 }
 
 /// Generates a page and writes it.
 pub fn run(page: Page) -> Result<()> {
-    let Page::Python = page;
-    let (environment, _) = python::installed()?;
-    let page = python_page();
-    std::fs::write(&page, python_reference(&environment)?)
-        .with_context(|| format!("can't write {}", page.display()))?;
-    say(&format!("wrote {}", page.display()));
+    let mut generator = match page {
+        Page::Python => python_reference(&python::installed()?.0),
+        Page::Node => {
+            node::install()?;
+            node::reference_generator()
+        }
+    };
+    let path = page.path();
+    std::fs::write(root().join(path), generated(&mut generator)?).with_context(|| format!("can't write {path}"))?;
+    say(&format!("wrote {path}"));
     Ok(())
 }
 
 /// Checks that the Python reference matches the installed package.
 pub fn check_python(environment: &Environment) -> Result<()> {
-    let page = python_page();
-    let written = std::fs::read_to_string(&page).with_context(|| format!("can't read {}", page.display()))?;
-    if written != python_reference(environment)? {
-        bail!("docs/reference/python.md is out of date: run 'cargo xtask reference python'");
+    check(Page::Python, &mut python_reference(environment))
+}
+
+/// Checks that the TypeScript reference matches the package's sources. Its dependencies have to be installed.
+pub fn check_node() -> Result<()> {
+    check(Page::Node, &mut node::reference_generator())
+}
+
+fn check(page: Page, generator: &mut Command) -> Result<()> {
+    let path = page.path();
+    let written = std::fs::read_to_string(root().join(path)).with_context(|| format!("can't read {path}"))?;
+    if written != generated(generator)? {
+        let name = page.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+        bail!("{path} is out of date: run 'cargo xtask reference {name}'");
     }
     Ok(())
 }
@@ -40,14 +67,15 @@ pub fn python_generator() -> PathBuf {
     root().join("xtask/src/reference/python.py")
 }
 
-fn python_page() -> PathBuf {
-    root().join("docs/reference/python.md")
-}
-
-fn python_reference(environment: &Environment) -> Result<String> {
+fn python_reference(environment: &Environment) -> Command {
     let mut generator = environment.program("python");
     // Isolated, so that it imports the installed package and not the source tree.
-    let output = generator.arg("-I").arg(python_generator()).output().context("can't run the generator")?;
+    generator.arg("-I").arg(python_generator());
+    generator
+}
+
+fn generated(generator: &mut Command) -> Result<String> {
+    let output = generator.output().context("can't run the generator")?;
     if !output.status.success() {
         bail!("the generator failed: {}", String::from_utf8_lossy(&output.stderr).trim_end());
     }

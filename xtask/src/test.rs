@@ -1,15 +1,18 @@
 //! `cargo xtask test`: every check and every test.
 
 use std::collections::BTreeSet;
-use std::process::ExitCode;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use rig::packages::Need;
+use serde_json::Value;
 
-use crate::summary::{self, Part as Results};
-use crate::tools::{self, cargo, everything_is_required, say};
-use crate::{dependencies, fuzz, python};
+use crate::summary::{self, Heard, Part as Results, TestProgram};
+use crate::tools::{self, cargo, everything_is_required, root, say};
+use crate::{dependencies, fuzz, mcp, node, python};
 
 /// What tests call that a bare machine may lack.
 const NEEDS: &[Need] = &[Need::program("procps", "ps"), Need::program("util-linux", "unshare")];
@@ -47,6 +50,10 @@ enum Part {
     Fuzz,
     /// The Python package: style, types and tests.
     Python,
+    /// The npm package: style, types and tests.
+    Node,
+    /// The MCP server with the official SDKs, LangChain's adapters and the Inspector as clients.
+    Mcp,
 }
 
 /// Runs the tests with as many repetitions and as much data as they have: minutes of load where the ordinary run has
@@ -63,20 +70,22 @@ pub fn run(options: &Options) -> ExitCode {
         Some(Part::Tests) => vec![tests(options)],
         Some(Part::Fuzz) => vec![fuzz::part()],
         Some(Part::Python) => vec![python(options)],
+        Some(Part::Node) => vec![node(options)],
+        Some(Part::Mcp) => vec![mcp_clients()],
         None => {
             let (lint, tests) = (lint(), tests(options));
-            // The Python tests mostly wait, so the fuzz targets, which are nice, take what they leave of the processor.
-            let (fuzz, python) = std::thread::scope(|scope| {
+            // The packages' tests mostly wait, so the fuzz targets, which are nice, take what they leave of the processor.
+            let (fuzz, python, node, mcp) = std::thread::scope(|scope| {
                 let fuzz = scope.spawn(fuzz::part);
-                let python = python(options);
-                (fuzz.join(), python)
+                let (python, node, mcp) = (python(options), node(options), mcp_clients());
+                (fuzz.join(), python, node, mcp)
             });
             let fuzz = fuzz.unwrap_or_else(|_| {
                 let mut results = Results::begin("fuzz");
                 results.fail("the driver panicked".to_owned());
                 results
             });
-            vec![lint, tests, fuzz, python]
+            vec![lint, tests, fuzz, python, node, mcp]
         }
     };
     finish(&done)
@@ -127,31 +136,57 @@ fn take_down(results: &mut Results) {
 
 fn tests(options: &Options) -> Results {
     let mut results = Results::begin("tests");
-    let mut test = cargo();
-    // Most tests wait for a cluster, a deadline or a process, not for the processor.
-    if std::env::var_os("RUST_TEST_THREADS").is_none() {
-        let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        test.env("RUST_TEST_THREADS", (2 * cores).to_string());
-    }
+    let mut environment: Vec<(&str, OsString)> = Vec::new();
     if options.soak {
-        test.env(SOAK, "1");
+        environment.push((SOAK, "1".into()));
     }
-    test.args(["test", "--workspace", "--all-features", "--no-fail-fast"]);
     need(&mut results, "tests that need more Debian packages", rig::packages::ensure(NEEDS));
-    let python = python::with_deepagents().map(|python| {
-        test.env("PODBAY_PYTHON", python);
-    });
+    let python = python::with_deepagents().map(|python| environment.push(("PODBAY_PYTHON", python.into())));
     need(&mut results, "comparisons with the Deep Agents SDK", python);
     let cluster = with_cluster(options, &mut results);
     if cluster {
-        test.env("PODBAY_RIG", "1");
+        environment.push(("PODBAY_RIG", "1".into()));
     }
-    let (heard, outcome) = tools::run_tests(&mut test);
-    results.add(heard, outcome);
+    let mut all = cargo();
+    all.args(["test", "--workspace", "--all-features", "--no-fail-fast"]).envs(environment.iter().cloned());
+    // Most tests wait for a cluster, a deadline or a process, not for the processor.
+    if std::env::var_os("RUST_TEST_THREADS").is_none() {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        all.env("RUST_TEST_THREADS", (2 * cores).to_string());
+    }
+    let (heard, outcome) = tools::run_tests(&mut all);
+    results.add_with_repeats(heard, outcome, |program, names| match repeat(program, names) {
+        Ok(mut again) => tools::run_tests(again.envs(environment.iter().cloned())),
+        Err(error) => (Heard::default(), Err(error)),
+    });
     if cluster {
         take_down(&mut results);
     }
     results.end()
+}
+
+/// Runs some tests of a program as cargo would. Cargo itself would first compile everything again, because it chooses the features of
+/// dependencies by what is to be tested.
+fn repeat(program: &TestProgram, names: &[String]) -> Result<Command> {
+    let TestProgram::Built { source, file } = program else { bail!("cargo hasn't built it") };
+    let metadata = cargo().args(["metadata", "--no-deps", "--format-version", "1"]).output()?;
+    let metadata: Value = serde_json::from_slice(&metadata.stdout).context("cargo metadata")?;
+    let file = root().join(file);
+    let name = file.file_name().and_then(OsStr::to_str).and_then(|name| name.rsplit_once('-')).map(|(name, _)| name);
+    // Many packages have a src/lib.rs.
+    let is_it = |target: &Value, dir: &Path| {
+        target["src_path"].as_str().is_some_and(|path| Path::new(path) == dir.join(source))
+            && target["name"].as_str().map(|name| name.replace('-', "_")) == name.map(|name| name.replace('-', "_"))
+    };
+    let packages = metadata["packages"].as_array().context("cargo metadata names no packages")?;
+    let dir = packages.iter().find_map(|package| {
+        let dir = Path::new(package["manifest_path"].as_str()?).parent()?;
+        package["targets"].as_array()?.iter().any(|target| is_it(target, dir)).then_some(dir)
+    });
+    let dir = dir.with_context(|| format!("no package has {source}, of which {} was built", file.display()))?;
+    let mut again = Command::new(&file);
+    again.current_dir(dir).env("CARGO_MANIFEST_DIR", dir).env("RUST_TEST_THREADS", "1").arg("--exact").args(names);
+    Ok(again)
 }
 
 fn python(options: &Options) -> Results {
@@ -160,7 +195,8 @@ fn python(options: &Options) -> Results {
     match with_cluster(options, &mut results) {
         false => python::test(None, options.soak, &mut results),
         true => {
-            match rig::Cluster::up(&rig::default_name(), &BTreeSet::new()).context("the test cluster doesn't start") {
+            let add_ons = BTreeSet::from([rig::AddOn::AgentSandbox, rig::AddOn::GatewayApi]);
+            match rig::Cluster::up(&rig::default_name(), &add_ons).context("the test cluster doesn't start") {
                 Ok(cluster) => python::test(Some(&cluster), options.soak, &mut results),
                 Err(error) => results.fail(format!("{error:#}")),
             }
@@ -168,4 +204,46 @@ fn python(options: &Options) -> Results {
         }
     }
     results.end()
+}
+
+fn node(options: &Options) -> Results {
+    let mut results = Results::begin("node");
+    match with_cluster(options, &mut results) {
+        false => node::test(None, &mut results),
+        true => {
+            match rig::Cluster::up(&rig::default_name(), &BTreeSet::from([rig::AddOn::AgentSandbox]))
+                .context("the test cluster doesn't start")
+            {
+                Ok(cluster) => node::test(Some(&cluster), &mut results),
+                Err(error) => results.fail(format!("{error:#}")),
+            }
+            take_down(&mut results);
+        }
+    }
+    results.end()
+}
+
+fn mcp_clients() -> Results {
+    let mut results = Results::begin("mcp");
+    mcp::test(&mut results);
+    results.end()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_repeated_in_its_packages_directory() {
+        let own = std::env::current_exe().unwrap();
+        let program = TestProgram::Built { source: "src/main.rs".to_owned(), file: own.to_str().unwrap().to_owned() };
+        let mut again =
+            repeat(&program, &["summary::tests::all_kinds_of_test_programs_are_understood".to_owned()]).unwrap();
+        assert_eq!(again.get_current_dir(), Some(Path::new(env!("CARGO_MANIFEST_DIR"))));
+        let printed = String::from_utf8(again.output().unwrap().stdout).unwrap();
+        assert!(printed.contains("1 passed; 0 failed"), "{printed}");
+        let unknown =
+            TestProgram::Built { source: "src/none.rs".to_owned(), file: "target/debug/deps/none-1".to_owned() };
+        assert!(repeat(&unknown, &[]).is_err() && repeat(&TestProgram::Pytest, &[]).is_err());
+    }
 }

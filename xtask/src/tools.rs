@@ -45,8 +45,12 @@ pub fn run_tests(command: &mut Command) -> (Heard, Result<()>) {
 fn listen(command: &mut Command, heard: &mut Heard) -> Result<()> {
     let line = typed(command);
     say(&line);
-    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("can't run: {line}"))?;
-    let mut output = child.stdout.take().context("the output can't be read")?;
+    // One pipe for both: cargo says on standard error which program runs, and the program prints its results.
+    let (mut output, theirs) = std::io::pipe()?;
+    let mut child =
+        command.stdout(theirs.try_clone()?).stderr(theirs).spawn().with_context(|| format!("can't run: {line}"))?;
+    // They would keep the pipe open.
+    command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
     let (mut piece, mut unfinished) = ([0; 8192], Vec::new());
     loop {
         let length = output.read(&mut piece).context("the output can't be read")?;
@@ -75,6 +79,14 @@ pub fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root());
     cargo
+}
+
+/// Removes what only tests and benchmarks read from a program's environment. Podbay rejects unknown variables with its prefix.
+pub fn without_rig(command: &mut Command) -> &mut Command {
+    for name in ["PODBAY_CACHE", "PODBAY_LONG", "PODBAY_REQUIRE", "PODBAY_RIG", "PODBAY_RIG_NAME"] {
+        command.env_remove(name);
+    }
+    command
 }
 
 /// The repository.

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
+use super::runtime::PACKAGES;
 use super::{File, Image, Layer};
 use crate::cache::{Cache, Key, remove_tree};
 use crate::process::{command, output};
@@ -20,11 +21,13 @@ pub const BUSYBOX: &str = "localhost/busybox:1";
 pub const NONROOT: &str = "localhost/nonroot:1";
 /// The stock Python runtime of agent-sandbox.
 pub const PYTHON_RUNTIME: &str = "localhost/python-runtime:1";
+/// The Python router of agent-sandbox.
+const PYTHON_ROUTER: &str = "localhost/python-router:1";
 /// The stock Go runtime of agent-sandbox.
 pub const SANDBOXD: &str = "localhost/sandboxd:1";
 
 /// The release that [`Layer::debian`] is, and the version of Python that it has.
-const SUITE: &str = "bookworm";
+pub(super) const SUITE: &str = "bookworm";
 const PYTHON: &str = "python3.11";
 
 /// Waits, but ends at once when told to: `sleep infinity` as PID 1 would ignore TERM.
@@ -117,7 +120,7 @@ fn program(tool: &'static Program, directory: &'static str) -> Result<Layer> {
     }))
 }
 
-fn busybox() -> Result<Layer> {
+pub(super) fn busybox() -> Result<Layer> {
     let key = Key::new("busybox 2").with_file(Path::new("/bin/busybox"))?;
     Ok(Layer::new("busybox", key, |_, root| {
         for directory in ["bin", "etc", "root", "tmp"] {
@@ -140,7 +143,7 @@ pub(crate) fn debian() -> Layer {
     Layer::new("debian", Key::new("debian 2").with(SUITE), |_, root| {
         let step = Step::begin("making the Debian image (about 1 min)");
         let mut bootstrap = command("mmdebstrap");
-        bootstrap.args(["--quiet", "--variant=essential", "--include=python3,curl,procps"]);
+        bootstrap.args(["--quiet", "--variant=essential"]).arg(format!("--include={}", PACKAGES.join(",")));
         for left_out in ["doc", "man", "locale"] {
             bootstrap.arg(format!("--dpkgopt=path-exclude=/usr/share/{left_out}/*"));
         }
@@ -158,24 +161,37 @@ pub(crate) fn debian() -> Layer {
 /// The runtime's one file from upstream's module, and the packages it imports.
 fn python_runtime() -> Result<Layer> {
     const PACKAGES: [&str; 3] = ["fastapi==0.138.0", "uvicorn==0.49.0", "python-multipart==0.0.33"];
-    let source = toolchain::upstream("agent-sandbox", "sigs.k8s.io/agent-sandbox")?
-        .join("examples/python-runtime-sandbox/main.py");
-    let key = PACKAGES.iter().fold(Key::new("python-runtime 1"), |key, package| key.with(package));
+    python_server("python-runtime", "examples/python-runtime-sandbox/main.py", &PACKAGES)
+}
+
+/// Upstream's Python router, [`PYTHON_ROUTER`]: HTTP on port 8080.
+pub(crate) fn python_router() -> Result<Image> {
+    const PACKAGES: [&str; 4] = ["fastapi==0.138.0", "uvicorn==0.49.0", "httpx==0.28.1", "websockets==16.0"];
+    let server = ["python3", "-m", "uvicorn", "sandbox_router:app", "--host", "0.0.0.0", "--port", "8080"];
+    let source = "clients/python/agentic-sandbox-client/sandbox-router/sandbox_router.py";
+    let image = Image::new(PYTHON_ROUTER).layer(debian()).layer(python_server("python-router", source, &PACKAGES)?);
+    Ok(image.user("1000").directory("/app").command(server))
+}
+
+/// A server of upstream's in `/app`, and the packages that it needs.
+fn python_server(name: &'static str, source: &str, packages: &'static [&'static str]) -> Result<Layer> {
+    let source = toolchain::upstream("agent-sandbox", "sigs.k8s.io/agent-sandbox")?.join(source);
+    let key = packages.iter().fold(Key::new(&format!("{name} 1")), |key, package| key.with(package));
     let key = key.with(debian().key().short()).with_file(&source)?;
-    Ok(Layer::new("python-runtime", key, move |cache, root| {
-        let step = Step::begin("making the Python runtime's image");
-        let packages = root.join(format!("usr/local/lib/{PYTHON}/dist-packages"));
-        fs::create_dir_all(&packages)?;
+    Ok(Layer::new(name, key, move |cache, root| {
+        let step = Step::begin(format!("making the image of the {name}"));
+        let directory = root.join(format!("usr/local/lib/{PYTHON}/dist-packages"));
+        fs::create_dir_all(&directory)?;
         let version = PYTHON.trim_start_matches("python");
         output(
             command("python3")
                 .args(["-m", "pip", "install", "--quiet", "--no-compile", "--only-binary", ":all:"])
                 .args(["--python-version", version, "--target"])
-                .arg(&packages)
-                .args(PACKAGES),
+                .arg(&directory)
+                .args(packages),
         )?;
         fs::create_dir(root.join("app"))?;
-        fs::copy(&source, root.join("app/main.py"))?;
+        fs::copy(&source, root.join("app").join(source.file_name().unwrap_or_default()))?;
         compile_in_debian(cache, root)?;
         output(command("chown").args(["-R", "1000:1000"]).arg(root.join("app")))?;
         step.done();

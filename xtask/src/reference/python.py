@@ -21,6 +21,11 @@ MODULES = [
     "podbay.langgraph",
     "podbay.tool",
     "podbay.compat.langchain_kubernetes",
+    "podbay.compat.langchain_k8s",
+    "podbay.compat.langchain_kubernetes_agent_sandbox",
+    "podbay.compat.langchain_agent_sandbox",
+    "podbay.compat.k8s_agent_sandbox",
+    "podbay.compat.agentic_sandbox",
 ]
 HEAD = """# Python reference
 
