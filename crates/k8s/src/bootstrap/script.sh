@@ -52,7 +52,8 @@ for dir in $dirs; do usable "$dir" && first=$dir && break; done
 command -v podbayd >/dev/null 2>&1 && connect podbayd "$first" "$@"
 # Of several callers one takes the bytes; the others wait for it as long as it lives.
 lock=$first/.sending
-unlock() { rm -rf "$lock" 2>/dev/null || mv "$lock" "$first/.sent.$$" 2>/dev/null; }
+# Renamed first: of several callers that remove a lock at once, one gets it, and none removes what the next has just made.
+unlock() { mv "$lock" "$first/.sent.$$" 2>/dev/null && rm -rf "$first/.sent.$$" 2>/dev/null; }
 refused=
 until mkdir "$lock" 2>/dev/null; do
   look "$@"
@@ -67,6 +68,7 @@ until mkdir "$lock" 2>/dev/null; do
   # The owner writes its number just after it has made the directory.
   if [ -z "$owner" ]; then
     sleep 1
+    look "$@"
     { read -r owner <"$lock/owner"; } 2>/dev/null
   fi
   [ -n "$owner" ] && kill -0 "$owner" 2>/dev/null || unlock
