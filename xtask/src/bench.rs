@@ -66,7 +66,7 @@ pub fn run(options: &Options) -> Result<()> {
     };
     if matches!(options.what, What::Daemon | What::Local) {
         tools::run(cargo().args(["build", "--quiet", "--release", "--package", "podbay-cli"]))?;
-        bench.env("BENCH_PODBAY", root().join("target/release/podbay"));
+        bench.env("BENCH_PODBAY", tools::target_dir().join("release/podbay"));
     }
     let cluster = match options.what {
         What::Raw | What::AgentSandbox | What::Node => Some(Borrowed::cluster(&mut bench, &[])?),

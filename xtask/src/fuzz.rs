@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::summary::Part;
-use crate::tools::{self, cargo, everything_is_required, root, say};
+use crate::tools::{self, cargo, everything_is_required, root, say, target_dir};
 
 #[derive(Args)]
 pub struct Options {
@@ -42,12 +42,13 @@ pub fn run(options: &Options) -> Result<()> {
     tools::run(&mut driver)
 }
 
-/// How long libFuzzer has for each target as a part of all tests. It runs while the packages' tests do, and must not outlast them.
+/// How long libFuzzer has for each target as a part of all tests.
 const GUIDED_SECONDS: u64 = 20;
 
 /// As a part of all tests: a minute for each target where everything is required, a few seconds elsewhere. By libFuzzer
-/// where that can be had and the time is worth its build; by our own driver everywhere.
-pub fn part() -> Part {
+/// where that can be had and the time is worth its build, as long as `others_run`: it must not outlast the tests beside it. By our
+/// own driver everywhere.
+pub fn part(others_run: impl Fn() -> bool) -> Part {
     let mut results = Part::begin("fuzz");
     let seconds = if everything_is_required() { 60 } else { 5 };
     let mut driver = nice(cargo().get_program());
@@ -66,6 +67,10 @@ pub fn part() -> Part {
         Err(error) => results.fail(format!("{error:#}")),
         Ok(targets) => {
             for target in targets {
+                if !others_run() {
+                    results.leave_out(format!("libFuzzer: {target}: all other parts have finished"));
+                    continue;
+                }
                 say(&format!("libFuzzer: {target}, {GUIDED_SECONDS} s"));
                 results.check(&format!("libFuzzer: {target}"), libfuzzer(&target, GUIDED_SECONDS, None));
             }
@@ -124,12 +129,15 @@ fn libfuzzer(target: &str, seconds: u64, seed: Option<u64>) -> Result<()> {
     build.args(["build", "--quiet", "--manifest-path", "fuzz/Cargo.toml", "--release", "--bin", target]);
     // With a target given, macros and build scripts aren't instrumented.
     build.args(["--target", &triple]).env("RUSTFLAGS", INSTRUMENTATION);
+    // Not with the other builds: they would wait for each other.
+    let built = target_dir().join("libfuzzer");
+    build.arg("--target-dir").arg(&built);
     tools::run(&mut build).context("libFuzzer needs a nightly compiler and a C++ compiler")?;
     let [corpus, artifacts] = ["corpus", "artifacts"].map(|kind| root().join("fuzz").join(kind).join(target));
     for directory in [&corpus, &artifacts] {
         std::fs::create_dir_all(directory).with_context(|| format!("can't create {}", directory.display()))?;
     }
-    let mut fuzz = nice(root().join("fuzz/target").join(&triple).join("release").join(target));
+    let mut fuzz = nice(built.join(&triple).join("release").join(target));
     fuzz.current_dir(root()).arg(format!("-artifact_prefix={}/", artifacts.display()));
     fuzz.args([format!("-max_total_time={seconds}"), "-timeout=5".to_owned(), "-print_final_stats=1".to_owned()]);
     if let Some(seed) = seed {

@@ -6,12 +6,12 @@ use anyhow::{Context, Result};
 use clap::Args;
 use rig::Runtime;
 
-use crate::tools::{cargo, root, run, say};
+use crate::tools::{cargo, run, say, target_dir};
 
 #[derive(Args)]
 pub struct Options {
     /// Where to write them.
-    #[arg(long, value_name = "DIR", default_value_os_t = root().join("target/images"))]
+    #[arg(long, value_name = "DIR", default_value_os_t = target_dir().join("images"))]
     out: PathBuf,
 }
 

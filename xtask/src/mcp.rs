@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::python::{Environment, run_pytest};
 use crate::summary::Part;
-use crate::tools::{cargo, root, run};
+use crate::tools::{command_line, root, run, target_dir};
 
 /// The official Python SDK.
 const SDK: [&str; 2] = ["mcp==2.3.0", "pytest==9.2.0"];
@@ -26,9 +26,7 @@ fn tests() -> PathBuf {
 
 /// Builds the program and lets every client talk to it.
 pub fn test(results: &mut Part) {
-    // As for `cargo test`, which has built it: alone, its dependencies would have other features and be compiled again.
-    let build = run(cargo().args(["test", "--quiet", "--workspace", "--all-features", "--no-run"]));
-    if !results.check("the build of podbay", build) {
+    if !results.check("the build of podbay", command_line().map(drop)) {
         return;
     }
     for (environment, packages, folder) in
@@ -44,7 +42,7 @@ pub fn test(results: &mut Part) {
 }
 
 fn with_program(command: &mut Command) -> &mut Command {
-    command.env("MCP_PODBAY", root().join("target/debug/podbay"))
+    command.env("MCP_PODBAY", target_dir().join("debug/podbay"))
 }
 
 fn pytest(environment: &str, packages: &[&str], folder: &str) -> Result<Command> {
@@ -93,7 +91,7 @@ fn inspecting(folder: &Path, arguments: &[&str]) -> Command {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path = std::env::join_paths(std::iter::once(bin.clone()).chain(std::env::split_paths(&path)));
     let mut command = Command::new(bin.join("mcp-inspector"));
-    command.arg("--cli").arg(root().join("target/debug/podbay")).arg("mcp").args(arguments);
+    command.arg("--cli").arg(target_dir().join("debug/podbay")).arg("mcp").args(arguments);
     if let Ok(path) = path {
         command.env("PATH", path);
     }

@@ -4,13 +4,14 @@ use std::cell::RefCell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use rig::{Cache, Cluster};
 
 use crate::reference;
 use crate::summary::Part;
-use crate::tools::{root, run, run_tests, say};
+use crate::tools::{root, run, run_tests, say, target_dir};
 
 /// What checks, builds and tests the package. Pinned: a newer linter mustn't break an old commit.
 const TOOLS: [&str; 13] = [
@@ -56,6 +57,9 @@ impl Environment {
         let dir = Cache::place()?.join("python").join(name);
         let wanted = packages.join("\n");
         let note = dir.join("tools");
+        // Parts that run at the same time use the same ones.
+        static MAKING: Mutex<()> = Mutex::new(());
+        let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
         if std::fs::read_to_string(&note).ok().as_deref() != Some(&wanted) {
             say(&format!("making a Python environment: {name}"));
             run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&dir))?;
@@ -153,7 +157,7 @@ fn pytest(environment: &Environment, rig: &[(&str, OsString)]) -> Command {
 fn rig_variables(cluster: &Cluster) -> Result<Vec<(&'static str, OsString)>> {
     let tests = package().join("tests");
     let account = |name: &str, roles: &str| -> Result<(OsString, String)> {
-        let file = root().join("target").join(name);
+        let file = target_dir().join(name);
         let kubeconfig = cluster.account(&tests.join(roles))?;
         std::fs::write(&file, &kubeconfig)?;
         Ok((file.into(), kubeconfig))
@@ -208,7 +212,7 @@ pub fn bench_inside(cluster: &Cluster) -> Result<Vec<Command>> {
 /// The wheel, built as `pip install ./python` does it. pip builds in place, so by the profile `dev` what `cargo test` has
 /// compiled isn't compiled again.
 fn build(environment: &Environment, profile: &str) -> Result<PathBuf> {
-    let out = root().join("target/wheels");
+    let out = target_dir().join("wheels");
     if out.exists() {
         std::fs::remove_dir_all(&out).with_context(|| format!("{} can't be emptied", out.display()))?;
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
@@ -68,24 +69,27 @@ pub fn run(options: &Options) -> ExitCode {
     let done = match options.part {
         Some(Part::Lint) => vec![lint()],
         Some(Part::Tests) => vec![tests(options)],
-        Some(Part::Fuzz) => vec![fuzz::part()],
+        Some(Part::Fuzz) => vec![fuzz::part(|| true)],
         Some(Part::Python) => vec![python(options)],
         Some(Part::Node) => vec![node(options)],
         Some(Part::Mcp) => vec![mcp_clients()],
         None => {
-            let (lint, tests) = (lint(), tests(options));
-            // The packages' tests mostly wait, so the fuzz targets, which are nice, take what they leave of the processor.
-            let (fuzz, python, node, mcp) = std::thread::scope(|scope| {
-                let fuzz = scope.spawn(fuzz::part);
-                let (python, node, mcp) = (python(options), node(options), mcp_clients());
-                (fuzz.join(), python, node, mcp)
+            let lint = lint();
+            // Most tests wait, so the packages' run beside those in Rust, and the fuzz targets, which are nice, take what is left of
+            // the processor.
+            let packages_run = AtomicBool::new(true);
+            let (rust, packages) = std::thread::scope(|scope| {
+                let rust = scope.spawn(|| [tests(options), fuzz::part(|| packages_run.load(Ordering::Relaxed))]);
+                let packages = [python(options), node(options), mcp_clients()];
+                packages_run.store(false, Ordering::Relaxed);
+                (rust.join(), packages)
             });
-            let fuzz = fuzz.unwrap_or_else(|_| {
-                let mut results = Results::begin("fuzz");
-                results.fail("the driver panicked".to_owned());
-                results
+            let rust = rust.unwrap_or_else(|_| {
+                let mut results = Results::begin("tests");
+                results.fail("xtask itself panicked".to_owned());
+                [results.end(), Results::begin("fuzz").end()]
             });
-            vec![lint, tests, fuzz, python, node, mcp]
+            std::iter::once(lint).chain(rust).chain(packages).collect()
         }
     };
     finish(&done)
@@ -128,8 +132,13 @@ fn with_cluster(options: &Options, results: &mut Results) -> bool {
     need(results, "tests on a cluster", rig::available().map_err(|reason| anyhow::anyhow!("{reason}")))
 }
 
-fn take_down(results: &mut Results) {
-    if let Err(error) = rig::Cluster::down(&rig::default_name()) {
+/// The cluster for the packages' tests. Not that of the tests in Rust, which run at the same time and stop its API server.
+fn packages_cluster() -> String {
+    format!("packages-{}", rig::default_name())
+}
+
+fn take_down(name: &str, results: &mut Results) {
+    if let Err(error) = rig::Cluster::down(name) {
         results.fail(format!("the test cluster can't be taken down: {error:#}"));
     }
 }
@@ -160,7 +169,7 @@ fn tests(options: &Options) -> Results {
         Err(error) => (Heard::default(), Err(error)),
     });
     if cluster {
-        take_down(&mut results);
+        take_down(&rig::default_name(), &mut results);
     }
     results.end()
 }
@@ -196,11 +205,11 @@ fn python(options: &Options) -> Results {
         false => python::test(None, options.soak, &mut results),
         true => {
             let add_ons = BTreeSet::from([rig::AddOn::AgentSandbox, rig::AddOn::GatewayApi]);
-            match rig::Cluster::up(&rig::default_name(), &add_ons).context("the test cluster doesn't start") {
+            match rig::Cluster::up(&packages_cluster(), &add_ons).context("the test cluster doesn't start") {
                 Ok(cluster) => python::test(Some(&cluster), options.soak, &mut results),
                 Err(error) => results.fail(format!("{error:#}")),
             }
-            take_down(&mut results);
+            take_down(&packages_cluster(), &mut results);
         }
     }
     results.end()
@@ -211,13 +220,13 @@ fn node(options: &Options) -> Results {
     match with_cluster(options, &mut results) {
         false => node::test(None, &mut results),
         true => {
-            match rig::Cluster::up(&rig::default_name(), &BTreeSet::from([rig::AddOn::AgentSandbox]))
+            match rig::Cluster::up(&packages_cluster(), &BTreeSet::from([rig::AddOn::AgentSandbox]))
                 .context("the test cluster doesn't start")
             {
                 Ok(cluster) => node::test(Some(&cluster), &mut results),
                 Err(error) => results.fail(format!("{error:#}")),
             }
-            take_down(&mut results);
+            take_down(&packages_cluster(), &mut results);
         }
     }
     results.end()

@@ -89,6 +89,18 @@ pub fn without_rig(command: &mut Command) -> &mut Command {
     command
 }
 
+/// Builds the command line with the tests that run it. As for all tests: alone, its dependencies would have other features and be
+/// compiled again.
+pub fn command_line() -> Result<PathBuf> {
+    run(cargo().args(["test", "--quiet", "--workspace", "--all-features", "--no-run", "--test", "cli"]))?;
+    Ok(target_dir().join("debug/podbay"))
+}
+
+/// Where cargo builds, and where what tests and benchmarks make is put.
+pub fn target_dir() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
+}
+
 /// The repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(PathBuf::new, Path::to_path_buf)

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use rig::Cluster;
 
 use super::package;
-use crate::tools::{cargo, root, run, without_rig};
+use crate::tools::{self, run, target_dir, without_rig};
 
 /// The template whose sandboxes the router may reach. The tests know its name.
 const ROUTED: &str = "podbay-routed";
@@ -30,7 +30,7 @@ impl Access {
         let read: serde_json::Value = serde_json::from_str(&account)?;
         let namespace = read["contexts"][0]["context"]["namespace"].as_str().context("the account has no namespace")?;
         run(cluster.kubectl().args(["apply", "--namespace", namespace, "--filename"]).arg(tests.join("pool.yaml")))?;
-        let target = root().join("target");
+        let target = target_dir();
         std::fs::create_dir_all(&target)?;
         let (kubeconfig, key) = (target.join("node-kubeconfig"), target.join("node-router-key"));
         std::fs::write(&kubeconfig, account)?;
@@ -50,6 +50,8 @@ impl Access {
 
 /// The template and the pool that `podbay install` prints for a new key. The account is there already.
 fn routed_template(namespace: &str, key: &Path) -> Result<String> {
+    let program = tools::command_line()?;
+    let podbay = |arguments: &[&str]| podbay(&program, arguments);
     if key.exists() {
         std::fs::remove_file(key)?;
     }
@@ -71,9 +73,9 @@ fn routed_template(namespace: &str, key: &Path) -> Result<String> {
 }
 
 /// What the command line prints.
-fn podbay(arguments: &[&str]) -> Result<String> {
-    let mut program = cargo();
-    program.args(["run", "--quiet", "--package", "podbay-cli", "--bin", "podbay", "--"]).args(arguments);
+fn podbay(program: &Path, arguments: &[&str]) -> Result<String> {
+    let mut program = Command::new(program);
+    program.args(arguments);
     let output = without_rig(&mut program).stderr(Stdio::inherit()).output().context("can't run podbay")?;
     if !output.status.success() {
         bail!("podbay {} failed ({})", arguments.join(" "), output.status);
