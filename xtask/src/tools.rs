@@ -1,5 +1,6 @@
 //! What tests and benchmarks need beside Rust: installed when missing, cached outside the repository.
 
+use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -28,7 +29,7 @@ fn typed(command: &Command) -> String {
 pub fn run(command: &mut Command) -> Result<()> {
     let line = typed(command);
     say(&line);
-    let status = command.status().with_context(|| format!("can't run: {line}"))?;
+    let status = without_own_package(command).status().with_context(|| format!("can't run: {line}"))?;
     if !status.success() {
         bail!("failed ({status}): {line}");
     }
@@ -47,8 +48,8 @@ fn listen(command: &mut Command, heard: &mut Heard) -> Result<()> {
     say(&line);
     // One pipe for both: cargo says on standard error which program runs, and the program prints its results.
     let (mut output, theirs) = std::io::pipe()?;
-    let mut child =
-        command.stdout(theirs.try_clone()?).stderr(theirs).spawn().with_context(|| format!("can't run: {line}"))?;
+    without_own_package(command).stdout(theirs.try_clone()?).stderr(theirs);
+    let mut child = command.spawn().with_context(|| format!("can't run: {line}"))?;
     // They would keep the pipe open.
     command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
     let (mut piece, mut unfinished) = ([0; 8192], Vec::new());
@@ -74,10 +75,23 @@ fn listen(command: &mut Command, heard: &mut Heard) -> Result<()> {
     Ok(())
 }
 
+/// Removes what cargo told this program about its own package. Build scripts of dependencies (ring's) run again when it changes, so
+/// `cargo test` would compile half of the dependencies again after `cargo xtask test`.
+fn without_own_package(command: &mut Command) -> &mut Command {
+    let is_own = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    let given: Vec<OsString> = command.get_envs().map(|(name, _)| name.to_owned()).collect();
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(is_own) && !given.contains(&name) {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
 /// Cargo, as it runs this.
 pub fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(root());
+    without_own_package(cargo.current_dir(root()));
     cargo
 }
 

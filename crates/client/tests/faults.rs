@@ -34,7 +34,7 @@ impl Channel for Fragile {
     }
 
     fn patience(&self) -> Duration {
-        Duration::from_secs(3)
+        Duration::from_secs(15)
     }
 }
 
@@ -388,7 +388,7 @@ impl Channel for Severable {
     }
 
     fn patience(&self) -> Duration {
-        Duration::from_millis(300)
+        Duration::from_secs(1)
     }
 }
 
