@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::summary::Part;
-use crate::tools::{self, cargo, everything_is_required, root, say, target_dir};
+use crate::tools::{self, everything_is_required, root, say, target_dir};
 
 #[derive(Args)]
 pub struct Options {
@@ -33,9 +33,8 @@ pub fn run(options: &Options) -> Result<()> {
         let targets = if options.targets.is_empty() { targets()? } else { options.targets.clone() };
         return targets.iter().try_for_each(|target| libfuzzer(target, options.seconds, options.seed));
     }
-    let mut driver = cargo();
-    arrange(&mut driver, options.seconds);
-    driver.arg("--").args(&options.targets);
+    let mut driver = driver(options.seconds)?;
+    driver.args(&options.targets);
     if let Some(seed) = options.seed {
         driver.env("PODBAY_FUZZ_SEED", seed.to_string());
     }
@@ -51,11 +50,13 @@ const GUIDED_SECONDS: u64 = 20;
 pub fn part(others_run: impl Fn() -> bool) -> Part {
     let mut results = Part::begin("fuzz");
     let seconds = if everything_is_required() { 60 } else { 5 };
-    let mut driver = nice(cargo().get_program());
-    driver.current_dir(root());
-    arrange(&mut driver, seconds);
-    let (heard, outcome) = tools::run_tests(&mut driver);
-    results.add(heard, outcome);
+    match driver(seconds) {
+        Ok(mut driver) => {
+            let (heard, outcome) = tools::run_tests(&mut driver);
+            results.add(heard, outcome);
+        }
+        Err(error) => results.fail(format!("{error:#}")),
+    }
     if !everything_is_required() {
         return results.end();
     }
@@ -106,11 +107,12 @@ fn nightly() -> Command {
     cargo
 }
 
-/// The driver for any compiler. Chosen from the whole workspace, so that what `cargo xtask test` compiled isn't compiled
-/// again with other features.
-fn arrange(driver: &mut Command, seconds: u64) {
-    driver.args(["test", "--quiet", "--workspace", "--all-features", "--test", "fuzz"]);
-    driver.env("PODBAY_FUZZ_SECONDS", seconds.to_string());
+/// The driver for any compiler.
+fn driver(seconds: u64) -> Result<Command> {
+    let (file, dir) = tools::test_program("tests/fuzz/main.rs")?;
+    let mut program = nice(file);
+    program.current_dir(dir).env("PODBAY_FUZZ_SECONDS", seconds.to_string());
+    Ok(program)
 }
 
 /// The names of all targets.

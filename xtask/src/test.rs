@@ -79,15 +79,16 @@ pub fn run(options: &Options) -> ExitCode {
             // the processor.
             let packages_run = AtomicBool::new(true);
             let (rust, packages) = std::thread::scope(|scope| {
-                let rust = scope.spawn(|| [tests(options), fuzz::part(|| packages_run.load(Ordering::Relaxed))]);
-                let packages = [python(options), node(options), mcp_clients()];
+                let rust = scope
+                    .spawn(|| [tests(options), mcp_clients(), fuzz::part(|| packages_run.load(Ordering::Relaxed))]);
+                let packages = [python(options), node(options)];
                 packages_run.store(false, Ordering::Relaxed);
                 (rust.join(), packages)
             });
             let rust = rust.unwrap_or_else(|_| {
                 let mut results = Results::begin("tests");
                 results.fail("xtask itself panicked".to_owned());
-                [results.end(), Results::begin("fuzz").end()]
+                [results.end(), Results::begin("mcp").end(), Results::begin("fuzz").end()]
             });
             std::iter::once(lint).chain(rust).chain(packages).collect()
         }

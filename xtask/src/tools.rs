@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 
 use crate::summary::Heard;
 
@@ -103,11 +104,37 @@ pub fn without_rig(command: &mut Command) -> &mut Command {
     command
 }
 
-/// Builds the command line with the tests that run it. As for all tests: alone, its dependencies would have other features and be
+/// Builds all tests, and the command line with them. Nothing less: a part alone has other features, so its dependencies would be
 /// compiled again.
+pub fn build_tests() -> Command {
+    let mut build = cargo();
+    build.args(["test", "--quiet", "--workspace", "--all-features", "--no-run"]);
+    build
+}
+
+/// The command line, built with the tests.
 pub fn command_line() -> Result<PathBuf> {
-    run(cargo().args(["test", "--quiet", "--workspace", "--all-features", "--no-run", "--test", "cli"]))?;
+    run(&mut build_tests())?;
     Ok(target_dir().join("debug/podbay"))
+}
+
+/// A test program, built with all others, and its package's directory, in which cargo would run it. `source` is the end of its main
+/// file's path.
+pub fn test_program(source: &str) -> Result<(PathBuf, PathBuf)> {
+    let output =
+        build_tests().args(["--message-format", "json-render-diagnostics"]).stderr(Stdio::inherit()).output()?;
+    if !output.status.success() {
+        bail!("the tests can't be built ({})", output.status);
+    }
+    let built = String::from_utf8_lossy(&output.stdout);
+    let built = built.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let program = built.into_iter().find_map(|message| {
+        let is_it = message["target"]["src_path"].as_str()?.ends_with(source) && message["profile"]["test"] == true;
+        let file = message["executable"].as_str().filter(|_| is_it)?;
+        let dir = Path::new(message["manifest_path"].as_str()?).parent()?;
+        Some((file.into(), dir.to_owned()))
+    });
+    program.with_context(|| format!("cargo built no test from {source}"))
 }
 
 /// Where cargo builds, and where what tests and benchmarks make is put.
