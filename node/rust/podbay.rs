@@ -75,8 +75,7 @@ impl NativePodbay {
     /// A sandbox that is created, or found, when it is first used.
     #[napi]
     pub fn lazy(&self, wanted: WantedSandbox) -> napi::Result<NativeSandbox> {
-        // A pod can't be tied to a process on another machine; its TTLs end it.
-        let wanted = wanted.wanted(self.inner.mode() == "local")?;
+        let wanted = wanted.wanted(self.inner.can_leash())?;
         Ok(NativeSandbox::new(self.inner.lazy(wanted)))
     }
 

@@ -10,7 +10,7 @@ use tokio::sync::OnceCell;
 
 use crate::audit::Audit;
 use crate::builder::Builder;
-use crate::config::Config;
+use crate::config::{Config, Mode};
 use crate::guard;
 use crate::lazy::LazySandbox;
 use crate::policy::Policy;
@@ -102,6 +102,11 @@ impl Podbay {
         self.0.provider.get().map_or_else(|| self.0.config.mode(), |provider| provider.mode())
     }
 
+    /// Whether sandboxes can be leashed to this process ([`Wanted::leashed`]): those on this machine can.
+    pub fn can_leash(&self) -> bool {
+        Mode::named(self.mode()).is_some_and(|mode| mode.leashes)
+    }
+
     /// The settings.
     pub fn config(&self) -> &Config {
         &self.0.config
@@ -125,8 +130,7 @@ impl Podbay {
     /// # Errors
     /// When it can't be created.
     pub async fn create(&self) -> Result<Sandbox> {
-        // A pod can't be tied to a process far away from it; its lifetimes end it.
-        self.get_or_create(Wanted { leashed: self.mode() == "local", ..Wanted::default() }).await
+        self.get_or_create(Wanted { leashed: self.can_leash(), ..Wanted::default() }).await
     }
 
     /// Finds the sandbox of an id, or creates it. Two callers with the same id get the same sandbox. It stays until it is deleted

@@ -75,9 +75,8 @@ impl Sandbox {
         let mut named = rules(allow_prefixes, deny_prefixes, deny_commands, virtual_mode, root_dir);
         named.extend([("ttl", ttl), ("idle_ttl", idle_ttl)]);
         let podbay = Arguments { mode, config, audit_log, strict_audit, named, settings }.podbay()?;
-        // A pod can't be tied to a process on another machine; its TTLs end it.
         let unnamed = id.is_none() && thread.is_none() && !skip_cleanup;
-        let leashed = leashed.unwrap_or(unnamed && podbay.mode() == "local");
+        let leashed = leashed.unwrap_or(unnamed && podbay.can_leash());
         let labels = labels.map(|labels| labels.0).unwrap_or_default();
         let wanted = wanted(id, thread, tenant, labels, None, None, leashed)?;
         if attach && wanted.id.is_none() {

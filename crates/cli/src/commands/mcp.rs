@@ -91,13 +91,13 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
         Some(address) => Some((listener(address).await?, http_options(&arguments)?)),
         None => None,
     };
-    let local = config.mode() == "local";
-    let idle = idle(&mut config, arguments.sandbox.name.is_none(), local)?;
+    let leashed = config.mode_row().leashes;
+    let idle = idle(&mut config, arguments.sandbox.name.is_none(), leashed)?;
     let podbay = Podbay::new(config)?;
     let options = Options {
         sandbox: arguments.sandbox.name.clone(),
         // A cluster doesn't see the end of this process. There the sandbox is deleted, and ends by its lifetime where that fails.
-        wanted: Wanted { id: None, ..arguments.sandbox.wanted(local) },
+        wanted: Wanted { id: None, ..arguments.sandbox.wanted(leashed) },
         timeout: arguments.timeout,
         max_output: arguments.max_output,
     };

@@ -77,7 +77,7 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
     let mut config = settings.config()?;
     arguments.sandbox.apply(&mut config)?;
     // A cluster doesn't see the end of this process. There the sandbox is deleted, and ends by itself where that fails.
-    let leashed = config.mode() == "local";
+    let leashed = config.mode_row().leashes;
     if !leashed {
         backstop(&mut config, arguments.timeout)?;
     }

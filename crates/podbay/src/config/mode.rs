@@ -16,6 +16,9 @@ pub struct Mode {
     pub name: &'static str,
     /// Whether its sandboxes are on a cluster: then the settings `cluster.*` are for it, too.
     pub on_cluster: bool,
+    /// Whether a sandbox can be leashed to the process that creates it. A cluster doesn't notice the end of a process: there, lifetimes
+    /// end sandboxes.
+    pub leashes: bool,
     /// The Python dataclass that has its settings.
     pub dataclass: &'static str,
     /// That class's documentation.
@@ -38,6 +41,7 @@ const TABLE: [Mode; 3] = [
     Mode {
         name: "local",
         on_cluster: false,
+        leashes: true,
         dataclass: "LocalConfig",
         about: "Settings of sandboxes on this machine.",
         page: None,
@@ -48,6 +52,7 @@ const TABLE: [Mode; 3] = [
     Mode {
         name: "raw",
         on_cluster: true,
+        leashes: false,
         dataclass: "RawConfig",
         about: "Settings of sandboxes that are plain pods on a Kubernetes cluster.",
         page: Some("raw.md"),
@@ -64,6 +69,7 @@ const TABLE: [Mode; 3] = [
     Mode {
         name: "agent-sandbox",
         on_cluster: true,
+        leashes: false,
         dataclass: "AgentSandboxConfig",
         about: "Settings of sandboxes on a cluster with the agent-sandbox controller.",
         page: Some("agent-sandbox.md"),
@@ -115,6 +121,11 @@ pub(super) const NAMES_ON_CLUSTER: [&str; ON_CLUSTER] = {
 };
 
 impl Mode {
+    /// The row of that name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        MODES.iter().find(|row| row.name == name)
+    }
+
     /// The beginning of its settings' keys.
     pub fn section(&self) -> String {
         self.name.replace('-', "_")
@@ -130,7 +141,7 @@ impl Mode {
 impl Config {
     /// The row of the mode that `mode` names.
     pub fn mode_row(&self) -> &'static Mode {
-        MODES.iter().find(|row| row.name == self.mode()).unwrap_or(&MODES[0])
+        Mode::named(self.mode()).unwrap_or(&MODES[0])
     }
 
     /// Prepares the examination of the cluster on which sandboxes would run; nothing if they would run on this machine.
