@@ -77,11 +77,12 @@ fn namespaced(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> i32) -
     };
     drop(theirs);
     drop(sources);
+    let mapped = ids.write_maps(pid).and_then(|()| go(&ours));
+    // Entering a cgroup takes the kernel some milliseconds in which it only waits. Meanwhile the child makes its file system.
     let (cgroup, report) = limits::arrange(jail, pid);
     let host_uid = ids.host_uid();
     let jailed = Jailed { pid, pidfd, cgroup, limits: report, host_uid, exit: None, end_by: Signal::KILL };
-    let introduced = ids.write_maps(pid).and_then(|()| introduce(&ours));
-    finish(jailed, introduced)
+    finish(jailed, mapped.and_then(|()| introduce(&ours)))
 }
 
 /// Adds a descriptor to the sorted list of those that stay open in the jail.
@@ -106,13 +107,23 @@ pub(crate) fn finish(mut jailed: Jailed, introduced: Result<(), FailedStep>) -> 
     }
 }
 
+/// Lets the child go on.
+fn go(ours: &OwnedFd) -> Result<(), FailedStep> {
+    match send(ours, b"go", SendFlags::NOSIGNAL) {
+        // It has failed and ended: its account is in the socket.
+        Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
+        Err(error) => Err(FailedStep::new("let the new process go on", error)),
+    }
+}
+
 /// The parent's part of the handshake: lets the child go on, and waits for its result.
 pub(crate) fn introduce(ours: &OwnedFd) -> Result<(), FailedStep> {
-    send(ours, b"go", SendFlags::NOSIGNAL).step(|| "let the new process go on".into())?;
+    go(ours)?;
     let mut message = [0_u8; MESSAGE];
     let length = loop {
         match recv(ours, &mut message[..], RecvFlags::empty()) {
-            Err(Errno::INTR) => {}
+            // The second comes once, before the account of a child that ended without having read everything.
+            Err(Errno::INTR | Errno::CONNRESET) => {}
             Err(error) => return Err(FailedStep::new("receive the new process's result", error)),
             Ok((length, _)) => break length,
         }
@@ -196,14 +207,14 @@ fn confine(
     rustix::process::umask(Mode::from_raw_mode(0o022));
     rustix::process::setsid().step(|| "start a session".into())?;
     sys::join_new_keyring().step(|| "leave the session's keyring".into())?;
-    // The first calls that need a capability in the new namespace. AppArmor lets ordinary users make a namespace, but without
+    // The first call that needs a capability in the new namespace. AppArmor lets ordinary users make a namespace, but without
     // capabilities.
     let stripped = |failure: FailedStep| match failure.errno {
         libc::EPERM | libc::EACCES => failure.fix(probe::refused()),
         _ => failure,
     };
-    sys::unshare_cgroups().step(|| "make a cgroup namespace".into()).map_err(stripped)?;
-    rustix::system::sethostname(jail.hostname.as_bytes()).step(|| "set the host name".into())?;
+    let named = rustix::system::sethostname(jail.hostname.as_bytes());
+    named.step(|| "set the host name".into()).map_err(stripped)?;
     if jail.network == Network::None {
         sys::loopback_up().step(|| "bring up the loopback".into())?;
     }
@@ -213,6 +224,9 @@ fn confine(
     };
     let writable = rootfs::enter(jail, sources)?;
     rustix::process::chdir(WORKSPACE).step(|| format!("enter {WORKSPACE}"))?;
+    // From here on it is in its cgroup, which is the root of the namespace.
+    await_go(theirs)?;
+    sys::unshare_cgroups().step(|| "make a cgroup namespace".into())?;
     descriptors(kept)?;
     limits::apply(jail)?;
     privileges::drop_all()?;
@@ -223,7 +237,7 @@ fn confine(
     seccomp::install(program)
 }
 
-/// Waits until the parent has written the id maps.
+/// Waits for the parent: until it has written the id maps, and later until this process is in its cgroup.
 pub(crate) fn await_go(theirs: &OwnedFd) -> Result<(), FailedStep> {
     let mut go = [0_u8; 8];
     loop {
