@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use podbay_client::mount::MountSpec;
@@ -71,9 +72,11 @@ const DESCRIPTORS: u64 = 16_384;
 /// The limits of a sandbox unless others are set: half of the machine's memory (where a control group can enforce it), and as
 /// many processes and descriptors as real work needs. [`JailLimits::default`] sets none.
 pub fn default_limits() -> JailLimits {
+    // Half a dozen files have to be read for it, and it is asked for more than once.
+    static MEMORY: LazyLock<Option<u64>> = LazyLock::new(podbay_jail::machine_memory);
     JailLimits {
         // In whole MiB, which are easier to read.
-        memory: podbay_jail::machine_memory().map(|bytes| (bytes / 2) & !((1 << 20) - 1)),
+        memory: MEMORY.map(|bytes| (bytes / 2) & !((1 << 20) - 1)),
         processes: Some(PROCESSES),
         descriptors: Some(DESCRIPTORS),
         ..JailLimits::default()
