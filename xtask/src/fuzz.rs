@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 use clap::Args;
 
+use crate::programs;
 use crate::summary::Part;
 use crate::tools::{self, everything_is_required, root, say, target_dir};
 
@@ -93,10 +94,12 @@ fn has_libfuzzer() -> bool {
     version.status().is_ok_and(|status| status.success())
 }
 
-/// A program that leaves the processor to the tests beside it.
+/// What makes a program leave the processor to the tests beside it.
+const NICE: [&str; 3] = ["nice", "-n", "19"];
+
 fn nice(program: impl AsRef<OsStr>) -> Command {
-    let mut command = Command::new("nice");
-    command.args(["-n", "19"]).arg(program);
+    let mut command = Command::new(NICE[0]);
+    command.args(&NICE[1..]).arg(program);
     command
 }
 
@@ -109,9 +112,8 @@ fn nightly() -> Command {
 
 /// The driver for any compiler.
 fn driver(seconds: u64) -> Result<Command> {
-    let (file, dir) = tools::test_program("tests/fuzz/main.rs")?;
-    let mut program = nice(file);
-    program.current_dir(dir).env("PODBAY_FUZZ_SECONDS", seconds.to_string());
+    let mut program = programs::find("podbay/fuzz")?.command(&NICE);
+    program.env("PODBAY_FUZZ_SECONDS", seconds.to_string());
     Ok(program)
 }
 

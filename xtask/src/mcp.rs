@@ -7,9 +7,10 @@ use anyhow::{Context, Result, ensure};
 use rig::Cache;
 use serde_json::Value;
 
+use crate::programs::command_line;
 use crate::python::{Environment, run_pytest};
 use crate::summary::Part;
-use crate::tools::{command_line, root, run, target_dir};
+use crate::tools::{root, run, target_dir};
 
 /// The official Python SDK.
 const SDK: [&str; 2] = ["mcp==2.3.0", "pytest==9.2.0"];

@@ -1,17 +1,19 @@
 //! The Python package: its environment, its checks, its wheel, its tests.
 
-use std::cell::RefCell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
+use std::thread::ScopedJoinHandle;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use rig::{Cache, Cluster};
 
+use crate::heard::Heard;
 use crate::reference;
 use crate::summary::Part;
-use crate::tools::{root, run, run_tests, say, target_dir};
+use crate::tools::{root, run, run_labelled_tests, run_tests, say, target_dir};
 
 /// What checks, builds and tests the package. Pinned: a newer linter mustn't break an old commit.
 const TOOLS: [&str; 13] = [
@@ -104,35 +106,71 @@ pub fn lint(results: &mut Part) {
     results.check("mypy", run(&mut environment.program("mypy")));
 }
 
+/// Tests that run at the same time, each group with its own accounts on the cluster: what to tell pytest, and what to call them.
+const GROUPS: [(&str, &[&str]); 2] =
+    [("pytest: deepagents", &["deepagents"]), ("pytest: all others", &["--ignore=deepagents"])];
+
 /// Builds the wheel, installs it and runs the tests on what was installed; with a cluster also those that need one.
 pub fn test(cluster: Option<&Cluster>, soak: bool, results: &mut Part) {
     let ready = installed().and_then(|(environment, wheel)| {
-        let rig = cluster.map(rig_variables).transpose()?.unwrap_or_default();
-        let mut pytest = pytest(&environment, &rig);
-        if soak {
-            pytest.env(crate::test::SOAK, "1");
-        }
-        Ok((environment, wheel, rig, pytest))
+        let rigs = GROUPS.iter().enumerate().map(|(group, _)| match cluster {
+            Some(cluster) => rig_variables(cluster, group),
+            None => Ok(Vec::new()),
+        });
+        Ok((environment, wheel, rigs.collect::<Result<Vec<_>>>()?))
     });
-    let (environment, wheel, rig, mut pytest) = match ready {
+    let (environment, wheel, rigs) = match ready {
         Ok(ready) => ready,
         // Without the wheel there is nothing to test.
         Err(error) => return results.fail(format!("the wheel: {error:#}")),
     };
     results.check("docs/reference/python.md", reference::check_python(&environment));
-    run_pytest(&mut pytest, results);
+    let mut groups: Vec<_> = GROUPS.iter().zip(&rigs).map(|(group, rig)| pytest(&environment, group, rig)).collect();
+    if soak {
+        for pytest in &mut groups {
+            pytest.env(crate::test::SOAK, "1");
+        }
+    }
+    let ran: Vec<_> = std::thread::scope(|scope| {
+        let run = |(pytest, (label, _)): (_, &(&'static str, _))| {
+            scope.spawn(|| {
+                let begun = Instant::now();
+                (run_labelled_tests(pytest, label), begun.elapsed())
+            })
+        };
+        let running: Vec<_> = groups.iter_mut().zip(&GROUPS).map(run).collect();
+        running.into_iter().map(ScopedJoinHandle::join).collect()
+    });
+    for ((ran, pytest), (label, _)) in ran.into_iter().zip(&mut groups).zip(&GROUPS) {
+        let Ok(((heard, outcome), took)) = ran else {
+            results.fail(format!("{label}: xtask itself panicked"));
+            continue;
+        };
+        add_pytest(heard, outcome, pytest, results);
+        results.took((*label).to_owned(), took);
+    }
+    let begun = Instant::now();
     let mut matrix = environment.program("python");
-    matrix.arg("tests/deepagents/matrix.py").arg(&wheel).env_remove("PODBAY_RIG").envs(rig);
+    matrix
+        .arg("tests/deepagents/matrix.py")
+        .arg(&wheel)
+        .env_remove("PODBAY_RIG")
+        .envs(rigs.into_iter().next().unwrap_or_default());
     let matrix = run(&mut matrix);
     results.check("versions of Deep Agents (matrix.py)", matrix);
+    results.took("matrix.py".to_owned(), begun.elapsed());
 }
 
 /// Runs pytest, and what failed again.
 pub fn run_pytest(pytest: &mut Command, results: &mut Part) {
     let (heard, outcome) = run_tests(pytest);
-    let pytest = RefCell::new(pytest);
-    results.add_with_repeats(heard, outcome, |_, _| {
-        run_tests(pytest.borrow_mut().args(["--last-failed", "--last-failed-no-failures", "none"]))
+    add_pytest(heard, outcome, pytest, results);
+}
+
+/// Adds what pytest said, and repeats what failed.
+fn add_pytest(heard: Heard, outcome: Result<()>, pytest: &mut Command, results: &mut Part) {
+    results.add_with_repeats(heard, outcome, |_| {
+        run_tests(pytest.args(["--last-failed", "--last-failed-no-failures", "none"]))
     });
 }
 
@@ -144,25 +182,29 @@ pub fn installed() -> Result<(Environment, PathBuf)> {
     Ok((environment, wheel))
 }
 
-/// pytest, ready to run.
-fn pytest(environment: &Environment, rig: &[(&str, OsString)]) -> Command {
+/// pytest, ready to run a group of tests.
+fn pytest(environment: &Environment, group: &(&str, &[&str]), rig: &[(&str, OsString)]) -> Command {
+    let (label, arguments) = group;
     let mut pytest = environment.program("pytest");
+    // In the cache is which tests failed.
+    pytest.arg("-o").arg(format!("cache_dir=.pytest_cache/{}", label.replace([' ', ':'], "")));
+    pytest.args(["--durations=10", "--durations-min=5"]).args(*arguments);
     // From the tests' directory, so that nothing imports the source tree in place of the wheel.
     pytest.current_dir(package().join("tests")).env_remove("PODBAY_RIG");
     pytest.envs(rig.iter().map(|(name, value)| (name, value)));
     pytest
 }
 
-/// What tells tests where the cluster is, after it was prepared for them.
-fn rig_variables(cluster: &Cluster) -> Result<Vec<(&'static str, OsString)>> {
+/// What tells a group of tests where the cluster is, after it was prepared for them.
+fn rig_variables(cluster: &Cluster, group: usize) -> Result<Vec<(&'static str, OsString)>> {
     let tests = package().join("tests");
     let account = |name: &str, roles: &str| -> Result<(OsString, String)> {
-        let file = target_dir().join(name);
+        let file = target_dir().join(format!("python-{name}-kubeconfig-{group}"));
         let kubeconfig = cluster.account(&tests.join(roles))?;
         std::fs::write(&file, &kubeconfig)?;
         Ok((file.into(), kubeconfig))
     };
-    let (claims_file, kubeconfig) = account("python-claims-kubeconfig", "roles-agent-sandbox.yaml")?;
+    let (claims_file, kubeconfig) = account("claims", "roles-agent-sandbox.yaml")?;
     let claims = std::fs::read_to_string(tests.join("claims.yaml"))?;
     cluster.apply(&claims.replace("NAMESPACE", &namespace_in(&kubeconfig)?))?;
     // What to put before a command that has to run in the cluster's network.
@@ -171,10 +213,10 @@ fn rig_variables(cluster: &Cluster) -> Result<Vec<(&'static str, OsString)>> {
     let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
     Ok(vec![
         ("PODBAY_RIG", "1".into()),
-        ("KUBECONFIG", account("python-kubeconfig", "roles.yaml")?.0),
+        ("KUBECONFIG", account("own", "roles.yaml")?.0),
         // Only what needs rights in all namespaces has them.
-        ("WIDE_KUBECONFIG", account("python-wide-kubeconfig", "roles-everywhere.yaml")?.0),
-        ("NODES_KUBECONFIG", account("python-nodes-kubeconfig", "roles-nodes.yaml")?.0),
+        ("WIDE_KUBECONFIG", account("wide", "roles-everywhere.yaml")?.0),
+        ("NODES_KUBECONFIG", account("nodes", "roles-nodes.yaml")?.0),
         ("CLAIMS_KUBECONFIG", claims_file),
         ("RIG_KUBECTL", cluster.programs().join("kubectl").into()),
         ("RIG_INSIDE", serde_json::to_string(&words)?.into()),

@@ -1,18 +1,16 @@
 //! `cargo xtask test`: every check and every test.
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
-use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use rig::packages::Need;
-use serde_json::Value;
 
-use crate::summary::{self, Heard, Part as Results, TestProgram};
-use crate::tools::{self, cargo, everything_is_required, root, say};
+use crate::programs::{self, Environment, Ran};
+use crate::summary::{self, Part as Results};
+use crate::tools::{self, cargo, everything_is_required, say};
 use crate::{dependencies, fuzz, mcp, node, python};
 
 /// What tests call that a bare machine may lack.
@@ -77,23 +75,30 @@ pub fn run(options: &Options) -> ExitCode {
             let lint = lint();
             // Most tests wait, so the packages' run beside those in Rust, and the fuzz targets, which are nice, take what is left of
             // the processor.
-            let packages_run = AtomicBool::new(true);
-            let (rust, packages) = std::thread::scope(|scope| {
-                let rust = scope
-                    .spawn(|| [tests(options), mcp_clients(), fuzz::part(|| packages_run.load(Ordering::Relaxed))]);
-                let packages = [python(options), node(options)];
-                packages_run.store(false, Ordering::Relaxed);
-                (rust.join(), packages)
+            let others_run = AtomicBool::new(true);
+            let others = std::thread::scope(|scope| {
+                let fuzz = scope.spawn(|| fuzz::part(|| others_run.load(Ordering::Relaxed)));
+                let packages = scope.spawn(|| [python(options), node(options)]);
+                let [tests, mcp] = [tests(options), mcp_clients()];
+                let packages = joined(packages.join(), ["python", "node"]);
+                others_run.store(false, Ordering::Relaxed);
+                [tests, mcp].into_iter().chain(packages).chain(joined(fuzz.join().map(|part| [part]), ["fuzz"]))
             });
-            let rust = rust.unwrap_or_else(|_| {
-                let mut results = Results::begin("tests");
-                results.fail("xtask itself panicked".to_owned());
-                [results.end(), Results::begin("mcp").end(), Results::begin("fuzz").end()]
-            });
-            std::iter::once(lint).chain(rust).chain(packages).collect()
+            std::iter::once(lint).chain(others).collect()
         }
     };
     finish(&done)
+}
+
+/// The results of parts that ran on a thread, or that it panicked.
+fn joined<const N: usize>(results: std::thread::Result<[Results; N]>, names: [&'static str; N]) -> [Results; N] {
+    results.unwrap_or_else(|_| {
+        names.map(|name| {
+            let mut results = Results::begin(name);
+            results.fail("xtask itself panicked".to_owned());
+            results.end()
+        })
+    })
 }
 
 fn finish(done: &[Results]) -> ExitCode {
@@ -146,7 +151,7 @@ fn take_down(name: &str, results: &mut Results) {
 
 fn tests(options: &Options) -> Results {
     let mut results = Results::begin("tests");
-    let mut environment: Vec<(&str, OsString)> = Vec::new();
+    let mut environment: Environment = Vec::new();
     if options.soak {
         environment.push((SOAK, "1".into()));
     }
@@ -157,46 +162,28 @@ fn tests(options: &Options) -> Results {
     if cluster {
         environment.push(("PODBAY_RIG", "1".into()));
     }
-    let mut all = cargo();
-    all.args(["test", "--workspace", "--all-features", "--no-fail-fast"]).envs(environment.iter().cloned());
     // Most tests wait for a cluster, a deadline or a process, not for the processor.
     if std::env::var_os("RUST_TEST_THREADS").is_none() {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        all.env("RUST_TEST_THREADS", (2 * cores).to_string());
+        environment.push(("RUST_TEST_THREADS", (2 * cores).to_string().into()));
     }
-    let (heard, outcome) = tools::run_tests(&mut all);
-    results.add_with_repeats(heard, outcome, |program, names| match repeat(program, names) {
-        Ok(mut again) => tools::run_tests(again.envs(environment.iter().cloned())),
-        Err(error) => (Heard::default(), Err(error)),
-    });
+    let ran = match programs::build() {
+        Ok(built) => programs::run(built, &environment),
+        Err(error) => {
+            results.fail(format!("{error:#}"));
+            Vec::new()
+        }
+    };
+    for Ran { program, heard, outcome, took } in ran {
+        results.add_with_repeats(heard, outcome, |names| program.repeat(names, &environment));
+        results.took(program.name, took);
+    }
+    let (heard, outcome) = programs::examples(&environment);
+    results.add(heard, outcome);
     if cluster {
         take_down(&rig::default_name(), &mut results);
     }
     results.end()
-}
-
-/// Runs some tests of a program as cargo would. Cargo itself would first compile everything again, because it chooses the features of
-/// dependencies by what is to be tested.
-fn repeat(program: &TestProgram, names: &[String]) -> Result<Command> {
-    let TestProgram::Built { source, file } = program else { bail!("cargo hasn't built it") };
-    let metadata = cargo().args(["metadata", "--no-deps", "--format-version", "1"]).output()?;
-    let metadata: Value = serde_json::from_slice(&metadata.stdout).context("cargo metadata")?;
-    let file = root().join(file);
-    let name = file.file_name().and_then(OsStr::to_str).and_then(|name| name.rsplit_once('-')).map(|(name, _)| name);
-    // Many packages have a src/lib.rs.
-    let is_it = |target: &Value, dir: &Path| {
-        target["src_path"].as_str().is_some_and(|path| Path::new(path) == dir.join(source))
-            && target["name"].as_str().map(|name| name.replace('-', "_")) == name.map(|name| name.replace('-', "_"))
-    };
-    let packages = metadata["packages"].as_array().context("cargo metadata names no packages")?;
-    let dir = packages.iter().find_map(|package| {
-        let dir = Path::new(package["manifest_path"].as_str()?).parent()?;
-        package["targets"].as_array()?.iter().any(|target| is_it(target, dir)).then_some(dir)
-    });
-    let dir = dir.with_context(|| format!("no package has {source}, of which {} was built", file.display()))?;
-    let mut again = Command::new(&file);
-    again.current_dir(dir).env("CARGO_MANIFEST_DIR", dir).env("RUST_TEST_THREADS", "1").arg("--exact").args(names);
-    Ok(again)
 }
 
 fn python(options: &Options) -> Results {
@@ -237,23 +224,4 @@ fn mcp_clients() -> Results {
     let mut results = Results::begin("mcp");
     mcp::test(&mut results);
     results.end()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_program_is_repeated_in_its_packages_directory() {
-        let own = std::env::current_exe().unwrap();
-        let program = TestProgram::Built { source: "src/main.rs".to_owned(), file: own.to_str().unwrap().to_owned() };
-        let mut again =
-            repeat(&program, &["summary::tests::all_kinds_of_test_programs_are_understood".to_owned()]).unwrap();
-        assert_eq!(again.get_current_dir(), Some(Path::new(env!("CARGO_MANIFEST_DIR"))));
-        let printed = String::from_utf8(again.output().unwrap().stdout).unwrap();
-        assert!(printed.contains("1 passed; 0 failed"), "{printed}");
-        let unknown =
-            TestProgram::Built { source: "src/none.rs".to_owned(), file: "target/debug/deps/none-1".to_owned() };
-        assert!(repeat(&unknown, &[]).is_err() && repeat(&TestProgram::Pytest, &[]).is_err());
-    }
 }

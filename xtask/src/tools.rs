@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
 
-use crate::summary::Heard;
+use crate::heard::Heard;
 
 /// Whether nothing may be left out.
 pub fn everything_is_required() -> bool {
@@ -39,15 +38,37 @@ pub fn run(command: &mut Command) -> Result<()> {
 
 /// Runs tests: their output goes to ours as it comes, and what it says of passed and failed tests is heard.
 pub fn run_tests(command: &mut Command) -> (Heard, Result<()>) {
+    say(&typed(command));
+    listen_to(command, |piece| piece.to_vec())
+}
+
+/// Runs tests beside others. Each line of their output gets a label.
+pub fn run_labelled_tests(command: &mut Command, label: &str) -> (Heard, Result<()>) {
+    say(&format!("running {label}"));
+    let mut unfinished = Vec::new();
+    listen_to(command, |piece| {
+        unfinished.extend_from_slice(piece);
+        // All that is left at the end.
+        let whole = match unfinished.iter().rposition(|&byte| byte == b'\n') {
+            _ if piece.is_empty() => unfinished.len(),
+            Some(end) => end + 1,
+            None => 0,
+        };
+        let lines: Vec<u8> = unfinished.drain(..whole).collect();
+        lines.split_inclusive(|&byte| byte == b'\n').flat_map(|line| [label.as_bytes(), b": ", line].concat()).collect()
+    })
+}
+
+fn listen_to(command: &mut Command, shown: impl FnMut(&[u8]) -> Vec<u8>) -> (Heard, Result<()>) {
     let mut heard = Heard::default();
-    let outcome = listen(command, &mut heard);
+    let outcome = listen(command, &mut heard, shown);
     (heard, outcome)
 }
 
-fn listen(command: &mut Command, heard: &mut Heard) -> Result<()> {
+/// Runs a program, hears what it prints, and prints what `shown` makes of each piece; the last one is empty.
+fn listen(command: &mut Command, heard: &mut Heard, mut shown: impl FnMut(&[u8]) -> Vec<u8>) -> Result<()> {
     let line = typed(command);
-    say(&line);
-    // One pipe for both: cargo says on standard error which program runs, and the program prints its results.
+    // One pipe for both, so that both stay in order.
     let (mut output, theirs) = std::io::pipe()?;
     without_own_package(command).stdout(theirs.try_clone()?).stderr(theirs);
     let mut child = command.spawn().with_context(|| format!("can't run: {line}"))?;
@@ -56,12 +77,13 @@ fn listen(command: &mut Command, heard: &mut Heard) -> Result<()> {
     let (mut piece, mut unfinished) = ([0; 8192], Vec::new());
     loop {
         let length = output.read(&mut piece).context("the output can't be read")?;
+        let mut screen = std::io::stdout().lock();
+        // Whoever started this may not want to see it; the tests go on.
+        let _ = screen.write_all(&shown(&piece[..length])).and_then(|()| screen.flush());
+        drop(screen);
         if length == 0 {
             break;
         }
-        let mut screen = std::io::stdout().lock();
-        // Whoever started this may not want to see it; the tests go on.
-        let _ = screen.write_all(&piece[..length]).and_then(|()| screen.flush());
         unfinished.extend_from_slice(&piece[..length]);
         while let Some(end) = unfinished.iter().position(|&byte| byte == b'\n') {
             let whole: Vec<u8> = unfinished.drain(..=end).collect();
@@ -102,39 +124,6 @@ pub fn without_rig(command: &mut Command) -> &mut Command {
         command.env_remove(name);
     }
     command
-}
-
-/// Builds all tests, and the command line with them. Nothing less: a part alone has other features, so its dependencies would be
-/// compiled again.
-pub fn build_tests() -> Command {
-    let mut build = cargo();
-    build.args(["test", "--quiet", "--workspace", "--all-features", "--no-run"]);
-    build
-}
-
-/// The command line, built with the tests.
-pub fn command_line() -> Result<PathBuf> {
-    run(&mut build_tests())?;
-    Ok(target_dir().join("debug/podbay"))
-}
-
-/// A test program, built with all others, and its package's directory, in which cargo would run it. `source` is the end of its main
-/// file's path.
-pub fn test_program(source: &str) -> Result<(PathBuf, PathBuf)> {
-    let output =
-        build_tests().args(["--message-format", "json-render-diagnostics"]).stderr(Stdio::inherit()).output()?;
-    if !output.status.success() {
-        bail!("the tests can't be built ({})", output.status);
-    }
-    let built = String::from_utf8_lossy(&output.stdout);
-    let built = built.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let program = built.into_iter().find_map(|message| {
-        let is_it = message["target"]["src_path"].as_str()?.ends_with(source) && message["profile"]["test"] == true;
-        let file = message["executable"].as_str().filter(|_| is_it)?;
-        let dir = Path::new(message["manifest_path"].as_str()?).parent()?;
-        Some((file.into(), dir.to_owned()))
-    });
-    program.with_context(|| format!("cargo built no test from {source}"))
 }
 
 /// Where cargo builds, and where what tests and benchmarks make is put.

@@ -8,7 +8,8 @@ use anyhow::{Context, Result, bail};
 use rig::Cluster;
 
 use super::package;
-use crate::tools::{self, run, target_dir, without_rig};
+use crate::programs;
+use crate::tools::{run, target_dir, without_rig};
 
 /// The template whose sandboxes the router may reach. The tests know its name.
 const ROUTED: &str = "podbay-routed";
@@ -50,7 +51,7 @@ impl Access {
 
 /// The template and the pool that `podbay install` prints for a new key. The account is there already.
 fn routed_template(namespace: &str, key: &Path) -> Result<String> {
-    let program = tools::command_line()?;
+    let program = programs::command_line()?;
     let podbay = |arguments: &[&str]| podbay(&program, arguments);
     if key.exists() {
         std::fs::remove_file(key)?;
