@@ -143,7 +143,7 @@ fn libfuzzer(target: &str, seconds: u64, seed: Option<u64>) -> Result<()> {
     }
     let mut fuzz = nice(built.join(&triple).join("release").join(target));
     fuzz.current_dir(root()).arg(format!("-artifact_prefix={}/", artifacts.display()));
-    fuzz.args([format!("-max_total_time={seconds}"), "-timeout=5".to_owned(), "-print_final_stats=1".to_owned()]);
+    fuzz.args([format!("-max_total_time={seconds}"), "-timeout=60".to_owned(), "-print_final_stats=1".to_owned()]);
     if let Some(seed) = seed {
         fuzz.arg(format!("-seed={seed}"));
     }

@@ -14,6 +14,7 @@ use crate::raw::{self, in_child};
 pub(crate) const CASES: &[Case] = &[
     ("a_fork_bomb_stays_in_its_sandbox", fork_bomb),
     ("a_memory_hog_stays_in_its_sandbox", memory_hog),
+    ("a_jail_sees_no_cgroup_above_its_own", cgroup_namespace),
     ("a_disk_filler_stays_in_its_sandbox", disk_filler),
     ("a_file_in_a_host_workspace_is_bounded", file_size),
     ("a_processor_hog_stays_in_its_sandbox", processor_hog),
@@ -81,6 +82,33 @@ fn memory_hog(world: &World) {
     let exit = jailed.wait().unwrap();
     jailed.cleanup().unwrap();
     finish(exit, said);
+}
+
+/// Its first process enters the cgroup while it makes its file system, and only then a namespace whose root that cgroup is.
+fn cgroup_namespace(world: &World) {
+    let mut jail = world.jail();
+    jail.limits.memory = Some(64 * MIB);
+    let (read, write) = rustix::pipe::pipe().unwrap();
+    let (mut jailed, said) = start(&jail, &[write.as_fd()], || {
+        let groups = fs::read("/proc/self/cgroup").map_err(|error| error.to_string())?;
+        rustix::io::write(&write, &groups).map(drop).map_err(|error| error.to_string())
+    });
+    drop(write);
+    let mut groups = String::new();
+    std::io::Read::read_to_string(&mut File::from(read), &mut groups).unwrap();
+    let limited = by(&jailed, "memory").is_some();
+    let exit = jailed.wait().unwrap();
+    finish(exit, said);
+    jailed.cleanup().unwrap();
+    if !limited {
+        skip("no memory limit can be had here: there is no cgroup for this user");
+    }
+    // Without a controller's name before it, the line is that of cgroup v2.
+    let own = groups
+        .lines()
+        .find(|line| line.contains(":memory:"))
+        .or_else(|| groups.lines().find(|line| line.starts_with("0::")));
+    assert_eq!(own.and_then(|line| line.rsplit(':').next()), Some("/"), "{groups}");
 }
 
 fn disk_filler(world: &World) {
