@@ -49,7 +49,7 @@ fn npm_install() -> Command {
 }
 
 /// Installs what the package needs, and builds it with a profile of cargo's.
-fn built(profile: &str) -> Result<()> {
+pub fn built(profile: &str) -> Result<()> {
     install()?;
     run(program("node").args(["scripts/build.mjs", "--profile", profile]))
 }

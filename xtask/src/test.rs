@@ -72,7 +72,7 @@ pub fn run(options: &Options) -> ExitCode {
         Some(Part::Node) => vec![node(options)],
         Some(Part::Mcp) => vec![mcp_clients()],
         None => {
-            let lint = lint();
+            let (lint, build) = (lint(), build());
             // Most tests wait, so the packages' run beside those in Rust, and the fuzz targets, which are nice, take what is left of
             // the processor.
             let others_run = AtomicBool::new(true);
@@ -84,7 +84,7 @@ pub fn run(options: &Options) -> ExitCode {
                 others_run.store(false, Ordering::Relaxed);
                 [tests, mcp].into_iter().chain(packages).chain(joined(fuzz.join().map(|part| [part]), ["fuzz"]))
             });
-            std::iter::once(lint).chain(others).collect()
+            [lint, build].into_iter().chain(others).collect()
         }
     };
     finish(&done)
@@ -115,6 +115,15 @@ fn lint() -> Results {
     doc.args(["doc", "--quiet", "--workspace", "--all-features", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
     results.check("documentation", tools::run(&mut doc));
     dependencies::check(&mut results);
+    results.end()
+}
+
+/// Compiles what all parts test, before any test runs: compilers beside them would make tests wait longer than they are prepared for.
+fn build() -> Results {
+    let mut results = Results::begin("build");
+    results.check("the tests", programs::build().map(drop));
+    results.check("the wheel", python::installed().map(drop));
+    results.check("the npm package", node::built("dev"));
     results.end()
 }
 
@@ -165,7 +174,7 @@ fn tests(options: &Options) -> Results {
     // Most tests wait for a cluster, a deadline or a process, not for the processor.
     if std::env::var_os("RUST_TEST_THREADS").is_none() {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        environment.push(("RUST_TEST_THREADS", (2 * cores).to_string().into()));
+        environment.push(("RUST_TEST_THREADS", (3 * cores / 2).to_string().into()));
     }
     let ran = match programs::build() {
         Ok(built) => programs::run(built, &environment),

@@ -78,13 +78,18 @@ async fn every_command_works_with_the_account_that_install_prints() -> Result<()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_leaves_nothing_behind_however_it_ends() -> Result<()> {
     let Some(site) = Site::new("run", &[]).await? else { return Ok(()) };
-    // While its pod starts, while its command runs, and with a name that was given.
+    // While its pod starts, while its command runs, and with a name that was given. From the Lease on there is something to delete.
     for (after, words) in [
-        (Duration::from_millis(100), &["run", "--", "sleep", "600"][..]),
-        (Duration::from_millis(250), &["run", "--name", "mine", "--", "sleep", "600"]),
+        (Duration::ZERO, &["run", "--", "sleep", "600"][..]),
+        (Duration::from_millis(150), &["run", "--name", "mine", "--", "sleep", "600"]),
         (Duration::from_secs(3), &["run", "--", "sleep", "600"]),
     ] {
         let mut child = site.podbay(words).stdout(Stdio::null()).spawn()?;
+        let begun = Instant::now();
+        while site.leases()?.is_empty() {
+            ensure!(begun.elapsed() < Duration::from_secs(30), "{words:?}: no Lease");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
         tokio::time::sleep(after).await;
         let begun = Instant::now();
         rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT)?;
@@ -127,9 +132,11 @@ async fn reap_goes_on_until_it_is_told_to_end() -> Result<()> {
         printed.push(lines.next().context("it ended by itself")??);
     }
     ensure!(site.leases()?.is_empty());
+    // It goes on, with nothing left to do.
+    let next = lines.next().context("it ended by itself")??;
+    ensure!(next.contains("\"deleted\":[]"), "{next}");
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM)?;
     ensure!(child.wait()?.code() == Some(143));
-    ensure!(printed.len() >= 2, "{printed:?}");
     Ok(())
 }
 

@@ -15,10 +15,10 @@ async fn what_is_idle_ends_and_what_is_busy_stays() -> Result<()> {
     place.pool("debian", "debian", 2).await?;
     let provider = place.provider(template("debian"))?;
     // Renewed at half of it: a busy machine may be late by the other half.
-    let idle_ttl = Some(Duration::from_secs(16));
+    let idle_ttl = Some(Duration::from_secs(30));
     let idle = provider.get_or_create(&Wanted { idle_ttl, ..wanted("pb-idle") }).await?;
     let busy = provider.get_or_create(&Wanted { idle_ttl, ..wanted("pb-busy") }).await?;
-    let command = busy.sandbox.run("sleep 40; echo survived");
+    let command = busy.sandbox.run("sleep 70; echo survived");
     let ended = eventually("the idle sandbox is gone", || async {
         Ok(provider.list(&Default::default()).await?.sandboxes.iter().all(|one| one.id != "pb-idle"))
     });
