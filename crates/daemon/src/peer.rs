@@ -9,8 +9,8 @@
 //! are inherited, can't be taken off, and outlast a podbayd that was restarted. (On a machine with other software that
 //! proves nothing: its services have filters of their own.)
 
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -20,6 +20,9 @@ use crate::sys;
 
 /// How many ancestors are looked at; a deeper tree hides something.
 const GENERATIONS: usize = 4_096;
+
+/// The most bytes of a process's status, which has a line with up to 65,536 groups.
+const MAX_STATUS: u64 = 1 << 20;
 
 /// Tells commands from everybody else.
 #[derive(Debug)]
@@ -111,7 +114,10 @@ struct Process {
 
 impl Process {
     fn read(pid: Pid) -> Option<Self> {
-        let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).ok()?;
+        // Read at once: the file's size, by which std would go, is always 0. A connection waits for this twice per ancestor.
+        let mut status = String::with_capacity(4_096);
+        let file = File::open(format!("/proc/{}/status", pid.as_raw_nonzero())).ok()?;
+        file.take(MAX_STATUS).read_to_string(&mut status).ok()?;
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         Some(Self {
             parent: field("PPid:").and_then(|parent| Pid::from_raw(parent.parse().ok()?)),
