@@ -262,7 +262,8 @@ async fn sandboxes_that_cannot_be_reached_do_not_hold_the_reaper_up() -> Result<
     println!("40 out of reach: {:?}", start.elapsed());
     ensure!(cleaned.deleted == ["pb-over"], "{cleaned:?}");
     ensure!(cleaned.failed.len() == 40 && cleaned.failed.iter().all(|(_, why)| why.contains("ghost")), "{cleaned:?}");
-    ensure!(start.elapsed() < Duration::from_secs(20), "after {:?}", start.elapsed());
+    // One after the other they would take minutes.
+    ensure!(start.elapsed() < Duration::from_secs(60), "after {:?}", start.elapsed());
     Ok(())
 }
 
@@ -277,13 +278,14 @@ async fn a_sandbox_beside_a_sidecar_ends_and_is_revived() -> Result<()> {
         "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
     }]}});
     let raw = provider(&namespace, Config { pod_template_overrides: sidecar, ..config(rig::BUSYBOX) })?;
-    let idle_ttl = Some(Duration::from_secs(2));
+    // On a busy machine a few seconds pass before the first answer.
+    let idle_ttl = Some(Duration::from_secs(10));
     let made = raw.get_or_create(&Wanted { idle_ttl, ..wanted("pb-mesh") }).await?;
     ensure!(made.sandbox.run("true").await?.success());
     let over = Query { phase: Some(Phase::Terminated), ..Query::default() };
     let start = Instant::now();
     while raw.list(&over).await?.sandboxes.is_empty() {
-        ensure!(start.elapsed() < Duration::from_secs(20), "it is never over");
+        ensure!(start.elapsed() < Duration::from_secs(60), "it is never over");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     let error = made.sandbox.run("true").await.err().context("it runs on")?.to_string();
