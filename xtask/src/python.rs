@@ -107,8 +107,11 @@ pub fn lint(results: &mut Part) {
 }
 
 /// Tests that run at the same time, each group with its own accounts on the cluster: what to tell pytest, and what to call them.
-const GROUPS: [(&str, &[&str]); 2] =
-    [("pytest: deepagents", &["deepagents"]), ("pytest: all others", &["--ignore=deepagents"])];
+const GROUPS: [(&str, &[&str]); 3] = [
+    ("pytest: deepagents", &["deepagents"]),
+    ("pytest: compat", &["compat"]),
+    ("pytest: all others", &["--ignore=deepagents", "--ignore=compat"]),
+];
 
 /// Builds the wheel, installs it and runs the tests on what was installed; with a cluster also those that need one.
 pub fn test(cluster: Option<&Cluster>, soak: bool, results: &mut Part) {
