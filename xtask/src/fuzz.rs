@@ -4,14 +4,14 @@
 //! more, where a nightly compiler is installed. cargo-fuzz isn't needed: what it would do is little, and done here.
 
 use std::ffi::OsStr;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::programs;
 use crate::summary::Part;
-use crate::tools::{self, everything_is_required, root, say, target_dir};
+use crate::tools::{self, everything_is_required, root, target_dir};
 
 #[derive(Args)]
 pub struct Options {
@@ -42,13 +42,9 @@ pub fn run(options: &Options) -> Result<()> {
     tools::run(&mut driver)
 }
 
-/// How long libFuzzer has for each target as a part of all tests.
-const GUIDED_SECONDS: u64 = 20;
-
-/// As a part of all tests: a minute for each target where everything is required, a few seconds elsewhere. By libFuzzer
-/// where that can be had and the time is worth its build, as long as `others_run`: it must not outlast the tests beside it. By our
-/// own driver everywhere.
-pub fn part(others_run: impl Fn() -> bool) -> Part {
+/// As a part of all tests: a minute for each target where everything is required, a few seconds elsewhere. Not by libFuzzer, whose
+/// build takes longer than all of it.
+pub fn part() -> Part {
     let mut results = Part::begin("fuzz");
     let seconds = if everything_is_required() { 60 } else { 5 };
     match driver(seconds) {
@@ -58,26 +54,6 @@ pub fn part(others_run: impl Fn() -> bool) -> Part {
         }
         Err(error) => results.fail(format!("{error:#}")),
     }
-    if !everything_is_required() {
-        return results.end();
-    }
-    if !has_libfuzzer() {
-        results.leave_out("libFuzzer: there is no nightly compiler".to_owned());
-        return results.end();
-    }
-    match targets() {
-        Err(error) => results.fail(format!("{error:#}")),
-        Ok(targets) => {
-            for target in targets {
-                if !others_run() {
-                    results.leave_out(format!("libFuzzer: {target}: all other parts have finished"));
-                    continue;
-                }
-                say(&format!("libFuzzer: {target}, {GUIDED_SECONDS} s"));
-                results.check(&format!("libFuzzer: {target}"), libfuzzer(&target, GUIDED_SECONDS, None));
-            }
-        }
-    }
     results.end()
 }
 
@@ -86,13 +62,6 @@ const INSTRUMENTATION: &str = "--cfg fuzzing -Zsanitizer=address -Ccodegen-units
      -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
      -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \
      -Cllvm-args=-simplifycfg-branch-fold-threshold=0";
-
-/// Whether a nightly compiler is installed, which libFuzzer's instrumentation needs.
-fn has_libfuzzer() -> bool {
-    let mut version = nightly();
-    version.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    version.status().is_ok_and(|status| status.success())
-}
 
 /// What makes a program leave the processor to the tests beside it.
 const NICE: [&str; 3] = ["nice", "-n", "19"];

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
@@ -67,7 +66,7 @@ pub fn run(options: &Options) -> ExitCode {
     let done = match options.part {
         Some(Part::Lint) => vec![lint()],
         Some(Part::Tests) => vec![tests(options)],
-        Some(Part::Fuzz) => vec![fuzz::part(|| true)],
+        Some(Part::Fuzz) => vec![fuzz::part()],
         Some(Part::Python) => vec![python(options)],
         Some(Part::Node) => vec![node(options)],
         Some(Part::Mcp) => vec![mcp_clients()],
@@ -75,13 +74,11 @@ pub fn run(options: &Options) -> ExitCode {
             let (lint, build) = (lint(), build());
             // Most tests wait, so the packages' run beside those in Rust, and the fuzz targets, which are nice, take what is left of
             // the processor.
-            let others_run = AtomicBool::new(true);
             let others = std::thread::scope(|scope| {
-                let fuzz = scope.spawn(|| fuzz::part(|| others_run.load(Ordering::Relaxed)));
+                let fuzz = scope.spawn(fuzz::part);
                 let packages = scope.spawn(|| [python(options), node(options)]);
                 let [tests, mcp] = [tests(options), mcp_clients()];
                 let packages = joined(packages.join(), ["python", "node"]);
-                others_run.store(false, Ordering::Relaxed);
                 [tests, mcp].into_iter().chain(packages).chain(joined(fuzz.join().map(|part| [part]), ["fuzz"]))
             });
             [lint, build].into_iter().chain(others).collect()
