@@ -115,9 +115,11 @@ struct Process {
 impl Process {
     fn read(pid: Pid) -> Option<Self> {
         // Read at once: the file's size, by which std would go, is always 0. A connection waits for this twice per ancestor.
-        let mut status = String::with_capacity(4_096);
+        let mut status = Vec::with_capacity(4_096);
         let file = File::open(format!("/proc/{}/status", pid.as_raw_nonzero())).ok()?;
-        file.take(MAX_STATUS).read_to_string(&mut status).ok()?;
+        file.take(MAX_STATUS).read_to_end(&mut status).ok()?;
+        // A process chooses its own name, which may be any bytes: it mustn't be able to make itself unreadable.
+        let status = String::from_utf8_lossy(&status);
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         Some(Self {
             parent: field("PPid:").and_then(|parent| Pid::from_raw(parent.parse().ok()?)),
@@ -199,5 +201,22 @@ mod tests {
         let (stream, mut child) = connected_by(Command::new("python3").arg("-c").arg(program).arg(&path), &listener);
         child.wait().unwrap();
         assert!(Peers::new(false).is_command(&stream).unwrap());
+    }
+
+    /// A parent whose name isn't UTF-8 couldn't be read and passed for another user's, so its children weren't commands.
+    #[test]
+    fn a_name_that_is_not_text_hides_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let rename = |name: &str| format!("open('/proc/self/comm', 'wb').write({name})\n");
+        let (hidden, plain) = (rename("b'\\xff\\xfe'"), rename("b'plain'"));
+        let program = format!("import os\n{hidden}if os.fork(): os.wait(); os._exit(0)\n{plain}{CONNECT}s.recv(1)");
+        let (stream, mut child) = connected_by(Command::new("python3").arg("-c").arg(program).arg(&path), &listener);
+        let name = std::fs::read(format!("/proc/{}/comm", child.id())).unwrap();
+        assert_eq!(name, b"\xff\xfe\n");
+        assert!(Peers::new(false).is_command(&stream).unwrap());
+        drop(stream);
+        child.wait().unwrap();
     }
 }
