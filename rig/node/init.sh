@@ -109,9 +109,6 @@ until_ready() {
   until kubectl --kubeconfig $pki/admin.kubeconfig get "$@" > /dev/null 2>&1; do sleep 0.1; done
 }
 
-# All programs below are written in Go. Small heaps that change fast keep its garbage collector busy; memory is cheaper here.
-export GOGC=400
-
 keep relay relay 127.0.0.1:6443 &
 exec 3<&- # only the relay has a use for the host's socket
 

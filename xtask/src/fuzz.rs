@@ -42,8 +42,8 @@ pub fn run(options: &Options) -> Result<()> {
     tools::run(&mut driver)
 }
 
-/// As a part of all tests: a minute for each target where everything is required, a few seconds elsewhere. Not by libFuzzer, whose
-/// build takes longer than all of it.
+/// As a part of all tests: a minute for each target where everything is required, a few seconds elsewhere. Not by libFuzzer: at low
+/// priority its build outlasted all other parts.
 pub fn part() -> Part {
     let mut results = Part::begin("fuzz");
     let seconds = if everything_is_required() { 60 } else { 5 };
