@@ -1,6 +1,7 @@
 //! Processes found by parent links, and ended so that none escapes.
 
 use std::fs;
+use std::path::Path;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
@@ -55,8 +56,13 @@ pub(crate) fn reap(wanted: Option<Pid>) -> Option<i32> {
 /// When a process started, in the kernel's clock ticks since boot; `None` when there is no such process. It tells a process from
 /// a later one with the same id.
 pub fn start_time(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = read_stat(Path::new(&format!("/proc/{pid}/stat")))?;
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// What the kernel says of a process. Its name is in it and may be any bytes, because a process chooses it: that mustn't hide it.
+fn read_stat(file: &Path) -> Option<String> {
+    Some(String::from_utf8_lossy(&fs::read(file).ok()?).into_owned())
 }
 
 /// All living processes below this one.
@@ -67,7 +73,7 @@ fn descendants() -> Vec<Pid> {
         .flatten()
         .filter_map(|entry| {
             let pid = entry.file_name().to_str()?.parse().ok()?;
-            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+            let stat = read_stat(&entry.path().join("stat"))?;
             let (_, fields) = stat.rsplit_once(')')?;
             let mut fields = fields.split_ascii_whitespace();
             let (state, parent) = (fields.next()?, fields.next()?.parse().ok()?);
