@@ -1,7 +1,9 @@
 //! Builds podbayd, static and small, and writes down where it is.
 //!
-//! A nested cargo with a target directory of its own: in the same one the two would wait for each other for ever. Static
-//! linking is asked for by target features, which with `--target` given don't reach build scripts and macros.
+//! A nested cargo with a target directory of its own: in the same one the two would wait for each other for ever. It is in that
+//! of the build's profile, not in `OUT_DIR`, of which tests, documentation and each package have another one: all of them would
+//! compile podbayd again. Static linking is asked for by target features, which with `--target` given don't reach build scripts
+//! and macros.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,11 +15,16 @@ use sha2::{Digest, Sha256};
 const ARCHITECTURES: [&str; 2] = ["x86_64", "aarch64"];
 
 fn main() {
-    println!("cargo::rerun-if-env-changed=PODBAY_DAEMON_DIR");
+    for name in ["CLIPPY_ARGS", "PODBAY_DAEMON_DIR"] {
+        println!("cargo::rerun-if-env-changed={name}");
+    }
     let out = PathBuf::from(variable("OUT_DIR"));
+    let this_arch = |file| vec![(variable("CARGO_CFG_TARGET_ARCH"), file)];
     let daemons = match env::var_os("PODBAY_DAEMON_DIR") {
         Some(dir) => ready_made(Path::new(&dir)),
-        None => vec![(variable("CARGO_CFG_TARGET_ARCH"), build(&out))],
+        // Clippy only looks at the code, and has build scripts run apart from all other builds.
+        None if env::var_os("CLIPPY_ARGS").is_some() => this_arch(placeholder(&out)),
+        None => this_arch(build(&out)),
     };
     let choose = |file: &str, value: &dyn Fn(&Path) -> String| {
         let arms: String =
@@ -51,6 +58,12 @@ fn ready_made(dir: &Path) -> Vec<(String, PathBuf)> {
     found
 }
 
+fn placeholder(out: &Path) -> PathBuf {
+    let file = out.join("none");
+    fs::write(&file, "").expect("OUT_DIR is writable");
+    file
+}
+
 fn build(out: &Path) -> PathBuf {
     let workspace = PathBuf::from(variable("CARGO_MANIFEST_DIR")).join("../..");
     let crates = ["proto", "fsops", "jail", "supervision", "daemon"].map(|name| format!("crates/{name}"));
@@ -58,7 +71,8 @@ fn build(out: &Path) -> PathBuf {
         println!("cargo::rerun-if-changed={}", workspace.join(input).display());
     }
     let target = variable("TARGET");
-    let target_dir = out.join("d");
+    // OUT_DIR is PROFILE/build/PACKAGE/out.
+    let target_dir = out.ancestors().nth(3).expect("OUT_DIR is deep below the target directory").join("podbayd-build");
     let mut cargo = Command::new(variable("CARGO"));
     cargo
         .current_dir(&workspace)
@@ -79,5 +93,9 @@ fn build(out: &Path) -> PathBuf {
     }
     let status = cargo.status().expect("cargo can be run");
     assert!(status.success(), "building podbayd failed: {status}");
-    target_dir.join(target).join("daemon").join("podbayd")
+    // The next build replaces it there; this crate has to be compiled with what it was built for.
+    let built = target_dir.join(target).join("daemon").join("podbayd");
+    let copy = out.join("podbayd");
+    fs::copy(&built, &copy).unwrap_or_else(|error| panic!("{}: {error}", built.display()));
+    copy
 }

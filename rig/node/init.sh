@@ -10,6 +10,7 @@ state=$1
 rig=/run/rig
 node_ip=10.99.0.1
 services=10.96.0.0/16
+network_policies=true # a cluster of another flavor has false here
 
 # --- file systems ----------------------------------------------------------------------------------------------------
 
@@ -138,10 +139,12 @@ keep kubelet kubelet --config=$rig/node/kubelet.yaml --kubeconfig=$pki/node.kube
   --hostname-override=node1 --node-ip=$node_ip &
 keep kube-proxy kube-proxy --config=$rig/node/kube-proxy.yaml &
 
-until_ready node node1 # kube-router gives up when the node isn't there yet
-keep kube-router kube-router --run-router=false --run-service-proxy=false --run-firewall=true \
-  --kubeconfig=$pki/admin.kubeconfig --hostname-override=node1 --service-cluster-ip-range=$services \
-  --enable-ipv6=false --iptables-sync-period=1m --health-port=0 --metrics-port=0 &
+if $network_policies; then
+  until_ready node node1 # kube-router gives up when the node isn't there yet
+  keep kube-router kube-router --run-router=false --run-service-proxy=false --run-firewall=true \
+    --kubeconfig=$pki/admin.kubeconfig --hostname-override=node1 --service-cluster-ip-range=$services \
+    --enable-ipv6=false --iptables-sync-period=1m --health-port=0 --metrics-port=0 &
+fi
 
 # PID 1 reaps what is orphaned in its namespace.
 while :; do wait -n || sleep 1; done

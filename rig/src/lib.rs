@@ -25,6 +25,7 @@ pub mod faults;
 mod image;
 pub mod packages;
 mod pki;
+mod prepare;
 mod process;
 mod progress;
 mod toolchain;
@@ -41,11 +42,12 @@ mod namespace;
 pub use addon::AddOn;
 pub use availability::{Decision, Reason, available, decision};
 pub use cache::Cache;
-pub use cluster::{Cluster, Status, default_name};
+pub use cluster::{Cluster, Flavor, Status, default_name};
 pub use image::{
     BUSYBOX, DEBIAN, File, Image, Layer, NONROOT, PODBAY_RUNTIME, PODBAY_RUNTIME_SMALL, PYTHON_RUNTIME, Runtime,
     SANDBOXD, stock_runtime,
 };
+pub use prepare::prepare;
 pub use toolchain::KUBERNETES;
 
 #[cfg(feature = "test-client")]

@@ -71,7 +71,7 @@ pub fn run(options: &Options) -> ExitCode {
         Some(Part::Node) => vec![node(options)],
         Some(Part::Mcp) => vec![mcp_clients()],
         None => {
-            let (lint, build) = (lint(), build());
+            let (lint, build) = (lint(), build(options));
             // Most tests wait, so the packages' run beside those in Rust, and the fuzz targets, which are nice, take what is left of
             // the processor.
             let others = std::thread::scope(|scope| {
@@ -116,8 +116,12 @@ fn lint() -> Results {
 }
 
 /// Compiles what all parts test, before any test runs: compilers beside them would make tests wait longer than they are prepared for.
-fn build() -> Results {
+fn build(options: &Options) -> Results {
     let mut results = Results::begin("build");
+    // Where no cluster can run, the parts that need one say so.
+    if !options.no_cluster && rig::available().is_ok() {
+        results.check("the test cluster's programs", rig::prepare());
+    }
     results.check("the tests", programs::build().map(drop));
     results.check("the wheel", python::installed().map(drop));
     results.check("the npm package", node::built("dev"));
@@ -147,6 +151,12 @@ fn with_cluster(options: &Options, results: &mut Results) -> bool {
 /// The cluster for the packages' tests. Not that of the tests in Rust, which run at the same time and stop its API server.
 fn packages_cluster() -> String {
     format!("packages-{}", rig::default_name())
+}
+
+/// Brings it up. Its pods run on crun, so that both runtimes are tested. Both differences save processor time.
+fn packages_cluster_with(add_ons: &BTreeSet<rig::AddOn>) -> Result<rig::Cluster> {
+    let flavor = rig::Flavor { crun: true, network_policies: false };
+    rig::Cluster::up_as(&packages_cluster(), flavor, add_ons).context("the test cluster doesn't start")
 }
 
 fn take_down(name: &str, results: &mut Results) {
@@ -200,7 +210,7 @@ fn python(options: &Options) -> Results {
         false => python::test(None, options.soak, &mut results),
         true => {
             let add_ons = BTreeSet::from([rig::AddOn::AgentSandbox, rig::AddOn::GatewayApi]);
-            match rig::Cluster::up(&packages_cluster(), &add_ons).context("the test cluster doesn't start") {
+            match packages_cluster_with(&add_ons) {
                 Ok(cluster) => python::test(Some(&cluster), options.soak, &mut results),
                 Err(error) => results.fail(format!("{error:#}")),
             }
@@ -215,9 +225,7 @@ fn node(options: &Options) -> Results {
     match with_cluster(options, &mut results) {
         false => node::test(None, &mut results),
         true => {
-            match rig::Cluster::up(&packages_cluster(), &BTreeSet::from([rig::AddOn::AgentSandbox]))
-                .context("the test cluster doesn't start")
-            {
+            match packages_cluster_with(&BTreeSet::from([rig::AddOn::AgentSandbox])) {
                 Ok(cluster) => node::test(Some(&cluster), &mut results),
                 Err(error) => results.fail(format!("{error:#}")),
             }

@@ -66,6 +66,10 @@ async fn it_runs_in_the_working_directory_with_the_given_environment() {
         ..Command::shell("pwd; echo $GREETING; echo ${PODBAY_TOKEN-unset}")
     };
     assert_eq!(sandbox.run(command).await.unwrap().text(), "/\nhi there\nunset\n");
+    // crun sets none for a user who isn't in the image's passwd file, and git and others fail without.
+    assert_eq!(sandbox.run("echo $HOME").await.unwrap().text(), "/\n");
+    let command = Command { env: BTreeMap::from([("HOME".to_owned(), "/tmp".into())]), ..Command::shell("echo $HOME") };
+    assert_eq!(sandbox.run(command).await.unwrap().text(), "/tmp\n");
     // It used to be relative to wherever podbayd had been started.
     std::fs::create_dir(daemon.work().join("below")).unwrap();
     let below = Command { cwd: Some("below".into()), ..Command::shell("pwd") };

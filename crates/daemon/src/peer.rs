@@ -14,6 +14,7 @@ use std::io::{self, Read as _};
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Uid, geteuid, getpid, pidfd_open};
 
 use crate::sys;
@@ -60,7 +61,8 @@ impl Peers {
         // One of another namespace, and with that outside of the sandbox, has no number in this one.
         let Some((pid, user)) = sys::peer(&socket)? else { return Ok(false) };
         let process = Handle::of(&socket, pid)?;
-        let is_command = self.descends(pid, user);
+        let is_command = self.is_filtered(pid, user)
+            || self.descends(&process.0).unwrap_or_else(|| self.descends_by_proc(pid, user));
         // What was read is true of the peer only if its number was its own all the time.
         if process.has_ended()? {
             return Err(io::Error::new(io::ErrorKind::NotConnected, "the connected process has ended"));
@@ -68,16 +70,44 @@ impl Peers {
         Ok(is_command)
     }
 
-    fn descends(&self, peer: Pid, user: Uid) -> bool {
-        let Some(mut process) = Process::read(peer) else {
-            // /proc hides it from us (hidepid). Another user's process is no command; one of our own user's may well be.
-            return user == geteuid();
-        };
-        if let (Some(own), Some(theirs)) = (self.filters, process.filters)
-            && theirs > own
-        {
-            return true;
+    /// Whether a process runs under more filters than podbayd, where that tells commands from others.
+    fn is_filtered(&self, peer: Pid, user: Uid) -> bool {
+        let Some(own) = self.filters else { return false };
+        match Process::read(peer) {
+            Some(process) => process.filters.is_some_and(|theirs| theirs > own),
+            None => is_hidden_command(user),
         }
+    }
+
+    /// Whether podbayd is among a process's ancestors; nothing before Linux 6.13, which tells by pidfd. That is faster than
+    /// [/proc](Self::descends_by_proc), whose text the kernel has to write.
+    fn descends(&self, peer: &OwnedFd) -> Option<bool> {
+        let mut ancestor: Option<OwnedFd> = None;
+        for _ in 0..GENERATIONS {
+            let child = ancestor.as_ref().unwrap_or(peer);
+            let parent = match sys::pidfd_parent(child) {
+                Ok(Some(parent)) if parent != self.own => parent,
+                Ok(parent) => return Some(parent.is_some()),
+                // It has left its children to another. If it is the peer itself that has ended, the caller notices.
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) && ancestor.take().is_some() => continue,
+                Err(_) => return None,
+            };
+            let process = match pidfd_open(parent, PidfdFlags::empty()) {
+                Ok(process) => process,
+                // The child has another parent by now.
+                Err(Errno::SRCH) => continue,
+                Err(_) => return None,
+            };
+            // If it is still the parent now, its number was its own when it was opened.
+            if sys::pidfd_parent(child).is_ok_and(|still| still == Some(parent)) {
+                ancestor = Some(process);
+            }
+        }
+        Some(true)
+    }
+
+    fn descends_by_proc(&self, peer: Pid, user: Uid) -> bool {
+        let Some(mut process) = Process::read(peer) else { return is_hidden_command(user) };
         let mut child = peer;
         for _ in 0..GENERATIONS {
             let Some(parent) = process.parent else { return false };
@@ -99,6 +129,12 @@ impl Peers {
         }
         true
     }
+}
+
+/// Whether a process that /proc hides from us (hidepid) is to be taken for a command: another user's isn't one; one of our own
+/// user's may well be.
+fn is_hidden_command(user: Uid) -> bool {
+    user == geteuid()
 }
 
 /// How many seccomp filters this process runs under; nothing where the kernel doesn't count them.
@@ -158,6 +194,17 @@ mod tests {
         (listener.accept().unwrap().0, child)
     }
 
+    /// Whether the peer is a command, as /proc says, and a pidfd where the kernel has that.
+    fn both_ways(stream: &UnixStream) -> bool {
+        let peers = Peers::new(false);
+        let (pid, user) = sys::peer(stream).unwrap().unwrap();
+        let by_proc = peers.descends_by_proc(pid, user);
+        let by_pidfd = peers.descends(&Handle::of(stream, pid).unwrap().0);
+        assert!(by_pidfd.is_none_or(|by_pidfd| by_pidfd == by_proc), "{by_pidfd:?}, by /proc {by_proc}");
+        assert_eq!(peers.is_command(stream).unwrap(), by_proc);
+        by_proc
+    }
+
     const CONNECT: &str = "import socket, sys, time\ns = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])\n";
 
     /// The story: whoever had podbayd's user, every command among them, could use its socket.
@@ -173,7 +220,7 @@ mod tests {
         };
         let ours = Peers::new(false);
         let (stream, mut child) = connected_by(&mut python("time.sleep(60)"), &listener);
-        assert!(ours.is_command(&stream).unwrap(), "a child");
+        assert!(both_ways(&stream), "a child");
         let others = Peers { own: Pid::from_raw(child.id() as i32).unwrap(), in_container: true, filters: None };
         assert!(!others.is_command(&stream).unwrap(), "somebody else's child");
         let filtered = Peers { filters: Some(0), ..others };
@@ -185,7 +232,7 @@ mod tests {
 
         let own = UnixStream::connect(&path).unwrap();
         let (stream, _) = listener.accept().unwrap();
-        assert!(!ours.is_command(&stream).unwrap(), "podbayd itself");
+        assert!(!both_ways(&stream), "podbayd itself");
         drop(own);
     }
 
@@ -200,7 +247,7 @@ mod tests {
             format!("import os\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n{CONNECT}s.recv(1)");
         let (stream, mut child) = connected_by(Command::new("python3").arg("-c").arg(program).arg(&path), &listener);
         child.wait().unwrap();
-        assert!(Peers::new(false).is_command(&stream).unwrap());
+        assert!(both_ways(&stream));
     }
 
     /// A parent whose name isn't UTF-8 couldn't be read and passed for another user's, so its children weren't commands.
@@ -215,7 +262,7 @@ mod tests {
         let (stream, mut child) = connected_by(Command::new("python3").arg("-c").arg(program).arg(&path), &listener);
         let name = std::fs::read(format!("/proc/{}/comm", child.id())).unwrap();
         assert_eq!(name, b"\xff\xfe\n");
-        assert!(Peers::new(false).is_command(&stream).unwrap());
+        assert!(both_ways(&stream));
         drop(stream);
         child.wait().unwrap();
     }

@@ -321,6 +321,36 @@ pub fn peer_pidfd(socket: impl AsFd) -> io::Result<Option<OwnedFd>> {
     }
 }
 
+/// The parent of a process, by its pidfd; nothing if the parent is outside of this pid namespace.
+///
+/// # Errors
+/// `ESRCH` when the process has ended; others where the kernel doesn't tell, which it does from Linux 6.13 on.
+pub fn pidfd_parent(process: impl AsFd) -> io::Result<Option<rustix::process::Pid>> {
+    /// `struct pidfd_info` in its first version: longer ones are accepted by newer kernels only.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Info {
+        mask: u64,
+        cgroup: u64,
+        pid: u32,
+        tgid: u32,
+        ppid: u32,
+        users_and_exit_code: [u32; 9],
+    }
+    /// `_IOWR(0xff, 11, struct pidfd_info)`
+    const PIDFD_GET_INFO: u64 = 0xc040_ff0b;
+    /// `PIDFD_INFO_PID`: the three ids.
+    const PID: u64 = 1;
+    const { assert!(size_of::<Info>() == 64, "the size is in the number of the call") };
+    let mut info = Info { mask: PID, ..Info::default() };
+    // SAFETY: the kernel writes at most as many bytes as the call's number says, and any bytes are a valid structure.
+    let done = unsafe { libc::ioctl(process.as_fd().as_raw_fd(), PIDFD_GET_INFO as _, &raw mut info) };
+    match done {
+        0 => Ok(i32::try_from(info.ppid).ok().and_then(rustix::process::Pid::from_raw)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// # Safety
 /// The option must write a `T`, and all that it can write must be valid ones.
 unsafe fn socket_option<T>(socket: impl AsFd, option: libc::c_int, value: &mut T) -> io::Result<()> {

@@ -4,12 +4,11 @@ mod hierarchies;
 mod orphans;
 mod setting;
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-use rustix::process::Pid;
 
 use self::hierarchies::Hierarchies;
 pub use self::orphans::sweep;
@@ -58,14 +57,29 @@ impl Cgroup {
         ((!directories.is_empty()).then_some(Self { directories }), report)
     }
 
-    /// Moves a process into the groups. Processes that it starts later are in them too.
-    pub(crate) fn add(&self, pid: Pid) -> Result<(), FailedStep> {
+    /// Opens what a process needs to [enter](CgroupEntrances::enter) the groups.
+    ///
+    /// # Errors
+    /// When this process may make groups, but not fill them.
+    pub fn entrances(&self) -> Result<CgroupEntrances, FailedStep> {
+        let (mut files, mut unified) = (Vec::new(), None);
         for directory in &self.directories {
-            let file = directory.join("cgroup.procs");
-            fs::write(&file, pid.as_raw_nonzero().to_string())
-                .step(|| format!("move the sandbox into {}", directory.display()))?;
+            let step = || format!("move the sandbox into {}", directory.display());
+            let open = |name: &str| File::options().write(true).open(directory.join(name)).map(OwnedFd::from);
+            // Only version 1 has `tasks`. A thread that writes to it moves alone, and the kernel needn't stop all others from
+            // forking meanwhile, for which it waits milliseconds.
+            let file = match open("tasks") {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    unified = Some(File::open(directory).map(OwnedFd::from).step(step)?);
+                    open("cgroup.procs")
+                }
+                opened => opened,
+            };
+            files.push(file.step(step)?);
         }
-        Ok(())
+        // A machine has one hierarchy of version 2, but the groups may be at several places in it, below different delegations.
+        let unified = unified.filter(|_| files.len() == 1);
+        Ok(CgroupEntrances { files, unified })
     }
 
     /// Whether the kernel has killed a process in the groups because their memory ran out.
@@ -108,11 +122,39 @@ impl Cgroup {
     }
 }
 
+/// Open files by which processes enter the groups, also from places where the groups can't be seen.
+#[derive(Debug, Default)]
+pub struct CgroupEntrances {
+    files: Vec<OwnedFd>,
+    /// The directory of the only group, if it is of version 2: `clone3` starts a process in it.
+    pub(crate) unified: Option<OwnedFd>,
+}
+
+impl CgroupEntrances {
+    /// Moves this process, which must have one thread, into the groups; processes that it starts later are in them too. System
+    /// calls only.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn enter(&self) -> io::Result<()> {
+        for file in &self.files {
+            rustix::io::write(file, b"0")?;
+        }
+        Ok(())
+    }
+}
+
 /// Whether a sandbox's memory can be limited on this machine, found out by making a group and removing it again.
 pub fn can_limit_memory() -> bool {
     let limits = JailLimits { memory: Some(64 << 20), ..JailLimits::default() };
     // If the group can't be removed, it is empty, and the next sweep removes it.
     Cgroup::make("probe", &limits).0.is_some_and(|group| group.remove().is_ok())
+}
+
+/// The directory of this process's group in version 2, if the machine has that.
+#[cfg(test)]
+pub(crate) fn unified_group_of_this_process() -> Option<PathBuf> {
+    Hierarchies::of_this_process().ok()?.v2
 }
 
 /// How much memory this process can use: the machine's, or less if its control groups limit it.

@@ -184,17 +184,18 @@ fn mapping_namespace(uids: &str, gids: &str) -> Result<OwnedFd, FailedStep> {
     )
     .step(|| "make a socket pair".into())?;
     // SAFETY: the child waits for the gate to close and exits; it makes only system calls.
-    let child = match unsafe { sys::clone(libc::CLONE_NEWUSER) }.step(|| "make a namespace for an id map".into())? {
-        sys::Cloned::Child => {
-            let _ = rustix::net::shutdown(&gate, rustix::net::Shutdown::Write);
-            drop(gate);
-            // If the parent dies, its side of the gate closes and this ends too.
-            let mut byte = [0_u8];
-            let _ = rustix::io::read(&child_gate, &mut byte);
-            sys::exit(0);
-        }
-        sys::Cloned::Parent { pid, .. } => pid,
-    };
+    let child =
+        match unsafe { sys::clone(libc::CLONE_NEWUSER, None) }.step(|| "make a namespace for an id map".into())? {
+            sys::Cloned::Child { .. } => {
+                let _ = rustix::net::shutdown(&gate, rustix::net::Shutdown::Write);
+                drop(gate);
+                // If the parent dies, its side of the gate closes and this ends too.
+                let mut byte = [0_u8];
+                let _ = rustix::io::read(&child_gate, &mut byte);
+                sys::exit(0);
+            }
+            sys::Cloned::Parent { pid, .. } => pid,
+        };
     drop(child_gate);
     let namespace = write(child, "uid_map", uids).and_then(|()| write(child, "gid_map", gids)).and_then(|()| {
         let path = format!("/proc/{}/ns/user", child.as_raw_nonzero());

@@ -45,10 +45,10 @@
 //!   libcontainer 0.7 (an OCI runtime, over a hundred crates); birdcage (GPL).
 //!
 //! # How a jail starts
-//! The parent opens the host's directories (if it is root, with their id maps), clones, writes the id maps, moves the child into
-//! its cgroups and lets it go on. The child switches to the user inside, assembles the root file system from detached mounts,
-//! enters it, closes all descriptors, drops its privileges, applies Landlock and the seccomp filter, and reports success. An
-//! error on the way comes back as a [`FailedStep`] with its fix.
+//! The parent opens the host's directories (if it is root, with their id maps), makes the cgroups, clones, writes the id maps
+//! and lets the child go on. The child enters the cgroups, switches to the user inside, assembles the root file system from
+//! detached mounts, enters it, closes all descriptors, drops its privileges, applies Landlock and the seccomp filter, and reports
+//! success. An error on the way comes back as a [`FailedStep`] with its fix.
 #![cfg(target_os = "linux")]
 
 mod cgroup;
@@ -72,7 +72,7 @@ mod spawn;
 mod sys;
 mod without_namespaces;
 
-pub use cgroup::{Cgroup, can_limit_memory, machine_memory, sweep};
+pub use cgroup::{Cgroup, CgroupEntrances, can_limit_memory, machine_memory, sweep};
 pub use command_confinement::{CommandConfinement, PreparedConfinement};
 pub use error::{FailedStep, JailError};
 pub use host_dirs::make_host_dirs;

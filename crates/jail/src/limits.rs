@@ -1,9 +1,9 @@
 //! Resource limits: those that rlimits enforce, and the report of what enforces each.
 
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
-use crate::cgroup::Cgroup;
+use crate::cgroup::{Cgroup, CgroupEntrances};
 use crate::error::{FailedStep, JailError, Step};
 use crate::jail::{Isolation, Jail};
 
@@ -138,25 +138,47 @@ fn set(resource: Resource, value: u64) -> Result<(), FailedStep> {
         .step(|| format!("set the limit {resource:?} to {hard}"))
 }
 
-/// Makes control groups as far as possible, moves the jail's first process into them, and reports what enforces each limit.
-pub(crate) fn arrange(jail: &Jail, first: Pid) -> (Option<Cgroup>, Vec<InForce>) {
-    let (mut cgroup, mut report) = Cgroup::make(&jail.id, &jail.limits);
-    // On some machines a group can be made, but no process can be moved into it. Then it is of no use.
-    if let Some(Err(failure)) = cgroup.as_ref().map(|cgroup| cgroup.add(first)) {
-        let unused = cgroup.take().and_then(|cgroup| cgroup.remove().err());
+/// The control groups of a jail that is about to start, and what enforces each of its limits.
+pub(crate) struct Arranged {
+    cgroup: Option<Cgroup>,
+    pub(crate) entrances: CgroupEntrances,
+    by_cgroup: Vec<InForce>,
+}
+
+impl Arranged {
+    /// Makes control groups as far as possible.
+    pub(crate) fn new(jail: &Jail) -> Self {
+        let (cgroup, by_cgroup) = Cgroup::make(&jail.id, &jail.limits);
+        let mut arranged = Self { cgroup, entrances: CgroupEntrances::default(), by_cgroup };
+        match arranged.cgroup.as_ref().map(Cgroup::entrances) {
+            Some(Ok(entrances)) => arranged.entrances = entrances,
+            Some(Err(failure)) => arranged.give_up(&failure),
+            None => {}
+        }
+        arranged
+    }
+
+    /// Removes the groups: on some machines they can be made, but no process can enter them.
+    pub(crate) fn give_up(&mut self, failure: &FailedStep) {
+        let unused = self.cgroup.take().and_then(|cgroup| cgroup.remove().err());
         let also = unused.map_or_else(String::new, |second| format!(" (and then: {second})"));
-        for entry in report.iter_mut().filter(|entry| entry.by.is_some()) {
+        for entry in self.by_cgroup.iter_mut().filter(|entry| entry.by.is_some()) {
             *entry = InForce::missing(&entry.limit, format!("{failure}{also}"));
         }
     }
-    for entry in without_cgroup(jail) {
-        match report.iter_mut().find(|known| known.limit == entry.limit) {
-            Some(known) if known.by.is_none() => *known = entry,
-            Some(_) => {}
-            None => report.push(entry),
+
+    /// The groups, and what enforces each limit.
+    pub(crate) fn in_force(self, jail: &Jail) -> (Option<Cgroup>, Vec<InForce>) {
+        let mut report = self.by_cgroup;
+        for entry in without_cgroup(jail) {
+            match report.iter_mut().find(|known| known.limit == entry.limit) {
+                Some(known) if known.by.is_none() => *known = entry,
+                Some(_) => {}
+                None => report.push(entry),
+            }
         }
+        (self.cgroup, report)
     }
-    (cgroup, report)
 }
 
 /// The limits that rlimits and the temporary file system enforce, with or without a cgroup.

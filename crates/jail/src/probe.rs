@@ -166,8 +166,8 @@ fn try_namespaces() -> std::io::Result<(u8, i32)> {
         | libc::CLONE_NEWIPC
         | libc::CLONE_NEWUTS;
     // SAFETY: the child makes system calls, allocates nothing, and exits.
-    match unsafe { sys::clone(kinds) }? {
-        Cloned::Child => {
+    match unsafe { sys::clone(kinds, None) }? {
+        Cloned::Child { .. } => {
             let (step, errno) = match trial() {
                 Ok(()) => (DONE, 0),
                 Err((step, errno)) => (step, errno),

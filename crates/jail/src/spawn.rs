@@ -10,11 +10,13 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 use rustix::process::{Gid, Signal, Uid};
 
+use crate::cgroup::CgroupEntrances;
 use crate::error::{FailedStep, JailError, Step};
 use crate::host_mounts::HostMounts;
 use crate::ids::Ids;
 use crate::jail::{INSIDE_GID, INSIDE_UID, Isolation, Jail, Network, WORKSPACE};
 use crate::jailed::Jailed;
+use crate::limits::Arranged;
 use crate::seccomp::Profile;
 use crate::sys::{self, Cloned};
 use crate::{landlock, limits, privileges, probe, rootfs, seccomp, without_namespaces};
@@ -23,6 +25,8 @@ use crate::{landlock, limits, privileges, probe, rootfs, seccomp, without_namesp
 const MESSAGE: usize = 4096;
 /// The child's message when it is confined.
 const READY: &[u8] = b"ready";
+/// The beginning of its message when it can't enter its cgroup, before the reason. It goes on without.
+const OUTSIDE: &[u8] = b"outside:";
 
 /// Runs `inside` in a new jail, in its first process, and returns when `inside` is about to run. Of the caller's descriptors the
 /// process has `keep`, under the same numbers, and `/dev/null` as standard input, output and error. The return value of `inside`
@@ -63,26 +67,29 @@ fn namespaced(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> i32) -
     if jail.network == Network::None {
         namespaces |= libc::CLONE_NEWNET;
     }
+    let mut arranged = Arranged::new(jail);
     // SAFETY: the caller promises one thread; the child ends in `run` and never returns here.
-    let cloned = unsafe { sys::clone(namespaces) };
-    let cloned = cloned.map_err(|error| FailedStep::new("make new namespaces", error).fix(probe::refused()))?;
-    let (pid, pidfd) = match cloned {
-        Cloned::Parent { pid, pidfd } => (pid, pidfd),
-        Cloned::Child => {
+    let (pid, pidfd) = match unsafe { sys::clone(namespaces, arranged.entrances.unified.as_ref()) } {
+        Ok(Cloned::Parent { pid, pidfd }) => (pid, pidfd),
+        Ok(Cloned::Child { in_cgroup }) => {
             drop(ours);
             keep_also(&mut kept, &theirs);
-            let confine = || confine(jail, &ids, sources, &program, &theirs, &kept);
+            let entrances = (!in_cgroup).then_some(&arranged.entrances);
+            let confine = || confine(jail, &ids, sources, &program, entrances, &theirs, &kept);
             run(&theirs, confine, inside)
+        }
+        Err(error) => {
+            let failure = FailedStep::new("make new namespaces", error).fix(probe::refused());
+            arranged.give_up(&failure);
+            return Err(failure.into());
         }
     };
     drop(theirs);
     drop(sources);
-    let mapped = ids.write_maps(pid).and_then(|()| go(&ours));
-    // Entering a cgroup takes the kernel some milliseconds in which it only waits. Meanwhile the child makes its file system.
-    let (cgroup, report) = limits::arrange(jail, pid);
+    let introduced = ids.write_maps(pid).and_then(|()| introduce(&ours, &mut arranged));
+    let (cgroup, limits) = arranged.in_force(jail);
     let host_uid = ids.host_uid();
-    let jailed = Jailed { pid, pidfd, cgroup, limits: report, host_uid, exit: None, end_by: Signal::KILL };
-    finish(jailed, mapped.and_then(|()| introduce(&ours)))
+    finish(Jailed { pid, pidfd, cgroup, limits, host_uid, exit: None, end_by: Signal::KILL }, introduced)
 }
 
 /// Adds a descriptor to the sorted list of those that stay open in the jail.
@@ -107,36 +114,43 @@ pub(crate) fn finish(mut jailed: Jailed, introduced: Result<(), FailedStep>) -> 
     }
 }
 
-/// Lets the child go on.
-fn go(ours: &OwnedFd) -> Result<(), FailedStep> {
+/// The parent's part of the handshake: lets the child go on, and waits for its result.
+pub(crate) fn introduce(ours: &OwnedFd, arranged: &mut Arranged) -> Result<(), FailedStep> {
     match send(ours, b"go", SendFlags::NOSIGNAL) {
         // It has failed and ended: its account is in the socket.
-        Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
-        Err(error) => Err(FailedStep::new("let the new process go on", error)),
+        Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => {}
+        Err(error) => return Err(FailedStep::new("let the new process go on", error)),
+    }
+    let mut message = [0_u8; MESSAGE];
+    loop {
+        let length = match recv(ours, &mut message[..], RecvFlags::empty()) {
+            // The second comes once, before the account of a child that ended without having read everything.
+            Err(Errno::INTR | Errno::CONNRESET) => continue,
+            Err(error) => return Err(FailedStep::new("receive the new process's result", error)),
+            Ok((length, _)) => length,
+        };
+        let account = &message[..length];
+        match account.strip_prefix(OUTSIDE) {
+            Some(failure) => arranged.give_up(&FailedStep::decode(failure)),
+            None if account == READY => return Ok(()),
+            None if account.is_empty() => {
+                return Err(FailedStep {
+                    step: "set up the sandbox".into(),
+                    errno: 0,
+                    fix: Some("its process died: look for an out-of-memory kill in the kernel log".into()),
+                });
+            }
+            None => return Err(FailedStep::decode(account)),
+        }
     }
 }
 
-/// The parent's part of the handshake: lets the child go on, and waits for its result.
-pub(crate) fn introduce(ours: &OwnedFd) -> Result<(), FailedStep> {
-    go(ours)?;
-    let mut message = [0_u8; MESSAGE];
-    let length = loop {
-        match recv(ours, &mut message[..], RecvFlags::empty()) {
-            // The second comes once, before the account of a child that ended without having read everything.
-            Err(Errno::INTR | Errno::CONNRESET) => {}
-            Err(error) => return Err(FailedStep::new("receive the new process's result", error)),
-            Ok((length, _)) => break length,
-        }
-    };
-    match &message[..length] {
-        READY => Ok(()),
-        [] => Err(FailedStep {
-            step: "set up the sandbox".into(),
-            errno: 0,
-            fix: Some("its process died: look for an out-of-memory kill in the kernel log".into()),
-        }),
-        account => Err(FailedStep::decode(account)),
-    }
+/// Enters the jail's cgroups, unless there are none to enter. If that fails, the parent is told and removes them.
+pub(crate) fn enter_cgroup(entrances: Option<&CgroupEntrances>, theirs: &OwnedFd) -> Result<(), FailedStep> {
+    let Some(Err(error)) = entrances.map(CgroupEntrances::enter) else { return Ok(()) };
+    let mut account = OUTSIDE.to_vec();
+    account.extend(FailedStep::new("enter the sandbox's cgroup", error).encode());
+    send(theirs, &account, SendFlags::NOSIGNAL).map(drop).step(|| "report that the sandbox has no cgroup".into())
 }
 
 /// A socket pair that keeps messages apart. The parent's end stays open until the child has answered: if it closes earlier, the
@@ -194,6 +208,7 @@ fn confine(
     ids: &Ids,
     sources: Option<HostMounts>,
     program: &seccompiler::BpfProgram,
+    entrances: Option<&CgroupEntrances>,
     theirs: &OwnedFd,
     kept: &[RawFd],
 ) -> Result<(), FailedStep> {
@@ -201,6 +216,7 @@ fn confine(
     // ordinary user from writing our id maps.)
     privileges::tie_to_maker()?;
     await_go(theirs)?;
+    enter_cgroup(entrances, theirs)?;
     become_inside_user(ids.privileged())?;
     sys::reset_signals().step(|| "reset the signals".into())?;
     sys::replace_environment(&jail.environment()).step(|| "replace the environment".into())?;
@@ -224,8 +240,7 @@ fn confine(
     };
     let writable = rootfs::enter(jail, sources)?;
     rustix::process::chdir(WORKSPACE).step(|| format!("enter {WORKSPACE}"))?;
-    // From here on it is in its cgroup, which is the root of the namespace.
-    await_go(theirs)?;
+    // Its cgroup becomes the root of the namespace.
     sys::unshare_cgroups().step(|| "make a cgroup namespace".into())?;
     descriptors(kept)?;
     limits::apply(jail)?;
@@ -237,7 +252,7 @@ fn confine(
     seccomp::install(program)
 }
 
-/// Waits for the parent: until it has written the id maps, and later until this process is in its cgroup.
+/// Waits until the parent has written the id maps.
 pub(crate) fn await_go(theirs: &OwnedFd) -> Result<(), FailedStep> {
     let mut go = [0_u8; 8];
     loop {

@@ -9,27 +9,58 @@ fn check(result: libc::c_long) -> io::Result<libc::c_long> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
+/// A flag of `clone3`; libc's constant is an `int`, into which it doesn't fit.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
 /// Which side of a clone this is.
 pub(crate) enum Cloned {
-    Parent { pid: rustix::process::Pid, pidfd: OwnedFd },
-    Child,
+    Parent {
+        pid: rustix::process::Pid,
+        pidfd: OwnedFd,
+    },
+    Child {
+        /// Whether it started in the cgroup that it was meant for.
+        in_cgroup: bool,
+    },
 }
 
-/// Forks into new namespaces.
+/// Forks into new namespaces, and into a cgroup of version 2 where the kernel does that: moving there later takes milliseconds,
+/// in which the kernel waits.
 ///
 /// # Safety
 /// As for fork: the process must have one thread, or the child may only make system calls. The
 /// child must end by [`exit`], never by returning into the caller's code.
-pub(crate) unsafe fn clone(namespaces: c_int) -> io::Result<Cloned> {
-    let flags = (namespaces | libc::CLONE_PIDFD | libc::SIGCHLD) as libc::c_ulong;
+pub(crate) unsafe fn clone(namespaces: c_int, cgroup: Option<&OwnedFd>) -> io::Result<Cloned> {
+    let flags = (namespaces | libc::CLONE_PIDFD) as u64;
     let mut pidfd: RawFd = -1;
     let none: libc::c_ulong = 0;
-    // `clone`, not `clone3`: every flag used here fits, and container engines answer ENOSYS to the
-    // latter. The first three arguments come in the same order on x86_64 and aarch64.
-    // SAFETY: with a null stack the child continues on a copy of ours, as after fork; `pidfd` lives until the call returns.
-    let pid = check(unsafe { libc::syscall(libc::SYS_clone, flags, none, &raw mut pidfd, none, none) })?;
+    // Container engines answer ENOSYS to `clone3`, and a group may refuse; `clone` reports what fails for other reasons.
+    let directly = cgroup.and_then(|cgroup| {
+        let arguments = libc::clone_args {
+            flags: flags | CLONE_INTO_CGROUP,
+            pidfd: (&raw mut pidfd).addr() as u64,
+            exit_signal: libc::SIGCHLD as u64,
+            cgroup: cgroup.as_raw_fd() as u64,
+            // SAFETY: these are numbers, and zero means that the feature isn't used.
+            ..unsafe { std::mem::zeroed() }
+        };
+        // SAFETY: as below; the arguments live until the call returns, and their size is given.
+        check(unsafe { libc::syscall(libc::SYS_clone3, &raw const arguments, size_of::<libc::clone_args>()) }).ok()
+    });
+    let (pid, in_cgroup) = match directly {
+        Some(pid) => (pid, true),
+        // The first three arguments come in the same order on x86_64 and aarch64.
+        // SAFETY: with a null stack the child continues on a copy of ours, as after fork; `pidfd` lives until the call returns.
+        None => (
+            check(unsafe {
+                let flags = flags as libc::c_ulong | libc::SIGCHLD as libc::c_ulong;
+                libc::syscall(libc::SYS_clone, flags, none, &raw mut pidfd, none, none)
+            })?,
+            false,
+        ),
+    };
     if pid == 0 {
-        return Ok(Cloned::Child);
+        return Ok(Cloned::Child { in_cgroup });
     }
     // SAFETY: the kernel has just made this descriptor for us.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
@@ -203,5 +234,51 @@ pub(crate) fn next_signal() -> io::Result<c_int> {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::{WaitId, WaitIdOptions};
+    use std::fs::{self, File};
+    use std::os::fd::AsFd as _;
+
+    /// Where this process may make a group of version 2, if anywhere.
+    fn unified_group() -> Option<std::path::PathBuf> {
+        let own = crate::cgroup::unified_group_of_this_process()?;
+        let group = own.join(format!("podbay-clone-test.{}", std::process::id()));
+        fs::create_dir(&group).ok().map(|()| group)
+    }
+
+    #[test]
+    fn a_process_starts_in_its_cgroup_of_version_2() {
+        let Some(group) = unified_group() else {
+            eprintln!("skipped: no cgroup v2 in which this user can make a group");
+            return;
+        };
+        let directory = OwnedFd::from(File::open(&group).unwrap());
+        // That isn't a group, so the plain `clone` has to do it.
+        let other = OwnedFd::from(File::open("/dev/null").unwrap());
+        let run = |cgroup: &OwnedFd| {
+            let (read, write) = rustix::pipe::pipe().unwrap();
+            // SAFETY: the child only makes system calls, and ends.
+            match unsafe { clone(0, Some(cgroup)) }.unwrap() {
+                Cloned::Child { in_cgroup } => {
+                    let _ = rustix::io::read(&read, &mut [0_u8; 1]);
+                    exit(i32::from(in_cgroup))
+                }
+                Cloned::Parent { pid, pidfd } => {
+                    let members = fs::read_to_string(group.join("cgroup.procs")).unwrap();
+                    rustix::io::write(&write, b"x").unwrap();
+                    let status = rustix::process::waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED);
+                    let said = status.unwrap().unwrap().exit_status() == Some(1);
+                    (said, members.lines().any(|member| member == pid.as_raw_nonzero().to_string()))
+                }
+            }
+        };
+        let (inside, fallback) = (run(&directory), run(&other));
+        fs::remove_dir(&group).unwrap();
+        assert_eq!((inside, fallback), ((true, true), (false, false)), "(what the child said, where it was)");
     }
 }

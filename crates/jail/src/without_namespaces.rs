@@ -11,14 +11,16 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::cgroup::CgroupEntrances;
 use crate::error::{FailedStep, JailError, Step};
 use crate::ids::Who;
 use crate::jail::{Jail, Network};
 use crate::jailed::Jailed;
 use crate::landlock::Openable;
+use crate::limits::Arranged;
 use crate::process_tree::{kill_descendants, reap};
 use crate::seccomp::{LandlockProfile, Profile};
-use crate::spawn::{await_go, check_maker, descriptors, finish, handshake, introduce, keep_also, run};
+use crate::spawn::{await_go, check_maker, descriptors, enter_cgroup, finish, handshake, introduce, keep_also, run};
 use crate::sys::{self, Cloned};
 use crate::{host_mounts, landlock, limits, privileges, seccomp};
 
@@ -40,25 +42,30 @@ pub(crate) fn spawn(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> 
     let program = seccomp::compile(Profile::Landlock(alone))?;
     let openable = openable(jail)?;
     let (ours, theirs) = handshake()?;
+    let mut arranged = Arranged::new(jail);
     // SAFETY: the caller promises one thread; the child ends in `guard` and never returns here.
-    let cloned = unsafe { sys::clone(0) }.step(|| "start a process".into())?;
-    let (pid, pidfd) = match cloned {
-        Cloned::Parent { pid, pidfd } => (pid, pidfd),
-        Cloned::Child => {
+    let (pid, pidfd) = match unsafe { sys::clone(0, arranged.entrances.unified.as_ref()) } {
+        Ok(Cloned::Parent { pid, pidfd }) => (pid, pidfd),
+        Ok(Cloned::Child { in_cgroup }) => {
             drop(ours);
             keep_also(&mut kept, &theirs);
             let guardian = rustix::process::getpid();
-            guard(&theirs, || {
+            let entrances = (!in_cgroup).then_some(&arranged.entrances);
+            guard(&theirs, entrances, || {
                 let confine = || confine(jail, workspace, &who, &openable, &program, guardian, &kept);
                 run(&theirs, confine, inside)
             })
         }
+        Err(error) => {
+            let failure = FailedStep::new("start a process", error);
+            arranged.give_up(&failure);
+            return Err(failure.into());
+        }
     };
     drop(theirs);
-    let (cgroup, limits) = limits::arrange(jail, pid);
-    let jailed = Jailed { pid, pidfd, cgroup, limits, host_uid: who.uid, exit: None, end_by: Signal::TERM };
-    let introduced = introduce(&ours);
-    finish(jailed, introduced)
+    let introduced = introduce(&ours, &mut arranged);
+    let (cgroup, limits) = arranged.in_force(jail);
+    finish(Jailed { pid, pidfd, cgroup, limits, host_uid: who.uid, exit: None, end_by: Signal::TERM }, introduced)
 }
 
 fn openable(jail: &Jail) -> Result<Openable, FailedStep> {
@@ -77,7 +84,7 @@ fn openable(jail: &Jail) -> Result<Openable, FailedStep> {
 }
 
 /// The guardian: starts the first process, waits until that ends or TERM arrives, and ends all others.
-fn guard(theirs: &OwnedFd, first: impl FnOnce()) -> ! {
+fn guard(theirs: &OwnedFd, entrances: Option<&CgroupEntrances>, first: impl FnOnce()) -> ! {
     let guarded = || -> Result<std::ffi::c_int, FailedStep> {
         // Both reasons to end arrive as signals, which are taken one by one below.
         sys::block_signals().step(|| "block the signals".into())?;
@@ -85,10 +92,11 @@ fn guard(theirs: &OwnedFd, first: impl FnOnce()) -> ! {
             .step(|| "set the parent-death signal".into())?;
         await_go(theirs)?;
         check_maker(theirs)?;
+        enter_cgroup(entrances, theirs)?;
         rustix::process::set_child_subreaper(Some(rustix::process::getpid())).step(|| "become a subreaper".into())?;
         // SAFETY: one thread; the child ends in `run`.
-        let first = match unsafe { sys::clone(0) }.step(|| "start a process".into())? {
-            Cloned::Child => {
+        let first = match unsafe { sys::clone(0, None) }.step(|| "start a process".into())? {
+            Cloned::Child { .. } => {
                 first();
                 sys::exit(126)
             }

@@ -2,7 +2,7 @@
 
 Only imports are changed. TEMPLATE, POOL and NAMESPACE say where they run, ROUTER and GATEWAY lead to the router, THREAD
 is a name that nothing has, `llm` is a model that does as it is told; `claims`, `live`, `launch_of` and `delete_pod_of`
-look at the cluster without Podbay. Each runs by pods/exec and through the router, by a tunnel, at a URL and behind a
+look at the cluster without Podbay. They run by pods/exec and through the router, by a tunnel, at a URL and behind a
 Gateway.
 """
 
@@ -62,15 +62,18 @@ def test_every_package_has_programs():
     assert {name.split("/")[0] for name in EVERY} == set(PACKAGES) == set(WITHOUT_A_PROGRAM)
 
 
-def once_or_by_every_channel():
-    for program in EVERY:
+def programs_by_channels():
+    """Each program by exec and by one of the other channels, in turn; with `cargo xtask soak`, by all of them."""
+    others = [channel for channel in CHANNELS if channel != "exec"]
+    for number, program in enumerate(EVERY):
         # These say themselves how they connect.
         itself = program.endswith(("/connection_modes", "/environment_variables"))
-        for channel in ["exec"] if itself else CHANNELS:
+        by_others = others if os.environ.get("PODBAY_SOAK") else [others[number % len(others)]]
+        for channel in ["exec", *([] if itself else by_others)]:
             yield pytest.param(program, channel, id=f"{program}-{channel}")
 
 
-@pytest.mark.parametrize(("program", "channel"), once_or_by_every_channel())
+@pytest.mark.parametrize(("program", "channel"), programs_by_channels())
 def test_it_runs(program, channel, claims, router, model, monkeypatch):
     for name, value in router.environment(channel).items():
         monkeypatch.setenv(name, value)

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::state::{Process, State};
-use super::{Cluster, remains};
+use super::{Cluster, Flavor, remains};
 use crate::cache::{Cache, Key};
 use crate::image;
 use crate::pki::Pki;
@@ -50,7 +50,7 @@ const ONEBOX_NAMES: &[&str] = &[
 const RUNTIME_CLASSES: &str = include_str!("../../manifests/runtime-classes.yaml");
 
 /// Starts a cluster in a directory that isn't there yet, and waits until it can run pods.
-pub(super) fn start(cache: &Cache, name: &str) -> Result<Cluster> {
+pub(super) fn start(cache: &Cache, name: &str, flavor: Flavor) -> Result<Cluster> {
     let programs = [toolchain::ONEBOX.file(cache)?, toolchain::KUBE_ROUTER.file(cache)?];
     let (first, base) = (image::pause_and_busybox()?, image::base());
     for image in first.iter().chain(&base) {
@@ -74,7 +74,7 @@ pub(super) fn start(cache: &Cache, name: &str) -> Result<Cluster> {
         directory,
     };
     let mut cluster = Cluster { cache: cache.clone(), state };
-    let started = boot(&mut cluster, listener, &programs).and_then(|()| {
+    let started = boot(&mut cluster, flavor, listener, &programs).and_then(|()| {
         std::thread::scope(|scope| {
             let images = scope.spawn(|| {
                 wait_for(&cluster, "containerd", || containerd_answers(&cluster))?;
@@ -98,12 +98,22 @@ pub(super) fn start(cache: &Cache, name: &str) -> Result<Cluster> {
 }
 
 /// Lays out the directory and starts the node's first process.
-fn boot(cluster: &mut Cluster, listener: TcpListener, programs: &[std::path::PathBuf]) -> Result<()> {
+fn boot(cluster: &mut Cluster, flavor: Flavor, listener: TcpListener, programs: &[std::path::PathBuf]) -> Result<()> {
     let state = &mut cluster.state;
     let directory = state.directory.clone();
     state.save()?;
     for (path, text, is_program) in NODE_FILES {
         write_file(&directory.join(path), text, *is_program)?;
+    }
+    for (is_so, file, default, instead) in [
+        (flavor.crun, "node/containerd.toml", "default_runtime_name = \"runc\"", "default_runtime_name = \"crun\""),
+        (!flavor.network_policies, "node/init.sh", "network_policies=true", "network_policies=false"),
+    ] {
+        if is_so {
+            let text = fs::read_to_string(directory.join(file))?;
+            ensure!(text.contains(default), "{file} has no {default:?} any more");
+            fs::write(directory.join(file), text.replacen(default, instead, 1))?;
+        }
     }
     let bin = directory.join("bin");
     fs::create_dir(&bin)?;

@@ -96,6 +96,8 @@ fn serve(dir: &Path, arguments: &[String], env: &[(&'static str, String)]) -> Ch
         .arg(dir.join("work"))
         .args(["--ready-fd", "1"])
         .args(arguments)
+        // As some container runtimes start it.
+        .env_remove("HOME")
         .envs(env.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(theirs)

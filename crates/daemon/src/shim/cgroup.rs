@@ -1,9 +1,6 @@
 //! A command's cgroup, for limits that need one.
 
-use std::fs::File;
-use std::os::fd::OwnedFd;
-
-use podbay_jail::Cgroup;
+use podbay_jail::{Cgroup, CgroupEntrances};
 use podbay_proto::exec::{CommandLimits, ExecId};
 use podbay_proto::{Error, ErrorCode, Result};
 
@@ -46,17 +43,14 @@ impl CommandCgroup {
         }
     }
 
-    /// The `cgroup.procs` files. A process that writes `0` to them between fork and exec is in the cgroup.
+    /// What a process needs to enter the cgroup between fork and exec.
     ///
     /// # Errors
-    /// When they can't be opened.
-    pub fn procs_files(&self) -> Result<Vec<OwnedFd>> {
-        self.cgroup
-            .directories()
-            .iter()
-            .map(|dir| File::options().write(true).open(dir.join("cgroup.procs")).map(OwnedFd::from))
-            .collect::<std::io::Result<_>>()
-            .map_err(|error| Error::new(ErrorCode::Unsupported, format!("can't enter the command's cgroup: {error}")))
+    /// When the cgroup's files can't be opened.
+    pub fn entrances(&self) -> Result<CgroupEntrances> {
+        let refused =
+            |failure| Error::new(ErrorCode::Unsupported, format!("can't enter the command's cgroup: {failure}"));
+        self.cgroup.entrances().map_err(refused)
     }
 
     /// Whether a process in it was killed for lack of memory.
@@ -70,12 +64,4 @@ impl CommandCgroup {
             log_error(error);
         }
     }
-}
-
-/// Enters the cgroup. Between fork and exec: system calls only.
-pub fn enter(procs_files: &[OwnedFd]) -> std::io::Result<()> {
-    for file in procs_files {
-        rustix::io::write(file, b"0")?;
-    }
-    Ok(())
 }

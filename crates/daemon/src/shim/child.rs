@@ -8,13 +8,13 @@ use std::os::unix::process::CommandExt;
 use std::process;
 use std::sync::Arc;
 
-use podbay_jail::{PreparedConfinement, SeccompListener};
+use podbay_jail::{CgroupEntrances, PreparedConfinement, SeccompListener};
 use podbay_proto::exec::{CommandLimits, Program};
 use podbay_proto::layout::listen_env;
 use podbay_proto::{Error, ErrorCode, RawPath, Result};
 use rustix::process::{Resource, Rlimit};
 
-use crate::shim::cgroup::{self, CommandCgroup};
+use crate::shim::cgroup::CommandCgroup;
 use crate::shim::posix_spawn;
 use crate::shim_protocol::StartCommand;
 use crate::sys;
@@ -64,6 +64,10 @@ pub fn spawn(
     for name in listen_env::ALL {
         command.env_remove(name);
     }
+    // runc sets it for users who aren't in the image's passwd file, crun doesn't.
+    if std::env::var_os("HOME").is_none() {
+        command.env("HOME", "/");
+    }
     for (name, value) in &start.command.env {
         if name.is_empty() || name.contains(['=', '\0']) || value.as_bytes().contains(&0) {
             let message = format!(
@@ -78,8 +82,8 @@ pub fn spawn(
         command.current_dir(os(cwd));
     }
     let limits = start.command.limits.clone();
-    let procs_files = cgroup.map(CommandCgroup::procs_files).transpose()?.unwrap_or_default();
-    let free = procs_files.is_empty() && confinement.is_none() && limits.file_size.is_none();
+    let entrances = cgroup.map(CommandCgroup::entrances).transpose()?;
+    let free = entrances.is_none() && confinement.is_none() && limits.file_size.is_none();
     let stdio = [&stdin_theirs, &stdout_theirs, &stderr_theirs].map(AsFd::as_fd);
     // Where this can't start the program, the standard library can or says why not.
     let quick = if free { posix_spawn::spawn(&command, stdio).ok() } else { None };
@@ -95,7 +99,7 @@ pub fn spawn(
         .map_err(|error| failed(&error))?;
         let theirs = confinement.clone();
         sys::before_exec(&mut command, move || {
-            cgroup::enter(&procs_files)?;
+            entrances.as_ref().map_or(Ok(()), CgroupEntrances::enter)?;
             prepare(&limits)?;
             theirs.as_ref().map_or(Ok(()), |confinement| confinement.enter(asking.as_ref().map(AsFd::as_fd)))
         });
