@@ -1,6 +1,7 @@
 //! A namespace for one test, and an account that may do there what the test says and nothing else.
 
-use std::process::Stdio;
+use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use futures_util::TryStreamExt;
@@ -15,6 +16,9 @@ use crate::client::TestCluster;
 use crate::cluster::Cluster;
 
 const ACCOUNT: &str = "test";
+
+/// How long the API server may take to accept that a namespace is deleted. A test may have stopped it.
+const DELETE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A rule for an account: what may be done with which resources. Example: `rule("", ["pods"], ["get", "list"])`.
 pub fn rule<'a>(
@@ -128,11 +132,27 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // A test may end by a panic, and there is no waiting in a destructor: the API server does the rest by itself.
-        let mut kubectl = self.cluster.kubectl();
-        let delete = ["--request-timeout=5s", "delete", "namespace", &self.name, "--ignore-not-found", "--wait=false"];
-        if let Err(error) = kubectl.args(delete).stdout(Stdio::null()).stderr(Stdio::null()).status() {
-            crate::progress::say(&format!("namespace {} stays: {error}", self.name));
-        }
+        // A test may end by a panic, and there is no waiting in a destructor for what the API server does by itself. It runs on
+        // a thread of its own, because the test's own runtime may be ending, and not by kubectl, which takes longer to start than this.
+        let (kubeconfig, name) = (self.cluster.kubeconfig(), self.name.clone());
+        let deleted = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async { tokio::time::timeout(DELETE_PATIENCE, begin_to_delete(&kubeconfig, &name)).await? })
+        });
+        let problem = match deleted.join() {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => format!("{error:#}"),
+            Err(_) => "deleting it panicked".to_owned(),
+        };
+        crate::progress::say(&format!("namespace {} stays: {problem}", self.name));
+    }
+}
+
+/// Asks the API server to delete a namespace, which it may have done already.
+async fn begin_to_delete(kubeconfig: &Path, name: &str) -> Result<()> {
+    let namespaces: Api<NamespaceObject> = Api::all(crate::access::client_of(kubeconfig).await?);
+    match namespaces.delete(name, &DeleteParams::default()).await {
+        Err(kube::Error::Api(answer)) if answer.code == 404 => Ok(()),
+        other => other.map(drop).map_err(Into::into),
     }
 }
