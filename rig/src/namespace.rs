@@ -137,7 +137,8 @@ impl Drop for Namespace {
         let (kubeconfig, name) = (self.cluster.kubeconfig(), self.name.clone());
         let deleted = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(async { tokio::time::timeout(DELETE_PATIENCE, begin_to_delete(&kubeconfig, &name)).await? })
+            runtime
+                .block_on(async { tokio::time::timeout(DELETE_PATIENCE, begin_to_delete(&kubeconfig, &name)).await? })
         });
         let problem = match deleted.join() {
             Ok(Ok(())) => return,

@@ -16,7 +16,11 @@ use crate::provider::config;
 
 /// For how long, and how often at least, the cable is cut.
 fn cutting() -> (Duration, u64) {
-    if std::env::var_os("PODBAY_SOAK").is_some() { (Duration::from_secs(60), 60) } else { (Duration::from_secs(10), 10) }
+    if std::env::var_os("PODBAY_SOAK").is_some() {
+        (Duration::from_secs(60), 60)
+    } else {
+        (Duration::from_secs(10), 10)
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
