@@ -50,6 +50,9 @@ pub use image::{
 pub use prepare::prepare;
 pub use toolchain::KUBERNETES;
 
+/// The RuntimeClass of the runtime that most clusters have.
+pub const RUNC: &str = "runc";
+
 #[cfg(feature = "test-client")]
 pub use access::Access;
 #[cfg(feature = "test-client")]

@@ -1,23 +1,24 @@
 //! The test programs that cargo builds: built once for all parts, and run several at a time.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 
 use crate::heard::Heard;
 use crate::tools::{self, cargo, target_dir};
 
-/// How many programs run at the same time. Near its end, each waits for its slowest test.
+/// How many programs run at the same time, beside one of [`ALONE`]. Near its end, each waits for its slowest test.
 const AT_ONCE: usize = 2;
 
-/// What takes longest begins first, so that nothing is left to wait for at the end.
-const FIRST: [&str; 8] = [
+/// What uses the test cluster. What takes longest begins first, so that nothing is left to wait for at the end.
+const ON_THE_CLUSTER: [&str; 11] = [
     "k8s/raw",
     "podbay/stock_runtime",
     "k8s/agent_sandbox",
@@ -25,11 +26,17 @@ const FIRST: [&str; 8] = [
     "rig/rig",
     "podbay/escapes",
     "cli/cli",
-    "local/local",
+    "podbay/raw",
+    "podbay/router_only",
+    "podbay/upstream_sdk",
+    "k8s/access",
 ];
 
-/// These stop the test cluster's API server, so nothing else may run beside them.
+/// These stop the test cluster's API server, so nothing that uses the cluster may run beside them.
 const ALONE: [&str; 2] = ["k8s/outage", "k8s/agent_sandbox_outage"];
+
+/// What needs no cluster and takes longest, which begins before all others that need none.
+const LONG: [&str; 1] = ["local/local"];
 
 /// Variables for the programs.
 pub type Environment = Vec<(&'static str, OsString)>;
@@ -123,36 +130,62 @@ impl Program {
         Ran { program: self, heard, outcome, took: begun.elapsed() }
     }
 
-    /// When it begins: the lower, the earlier.
-    fn rank(&self) -> usize {
-        FIRST.iter().position(|first| self.name == *first).unwrap_or(FIRST.len())
+    /// Takes those of `names` out of `programs`, in that order.
+    fn taken_from(programs: &mut Vec<Self>, names: &[&str]) -> VecDeque<Self> {
+        let mut taken = VecDeque::new();
+        for name in names {
+            if let Some(place) = programs.iter().position(|program| program.name == *name) {
+                taken.push_back(programs.remove(place));
+            }
+        }
+        taken
     }
 }
 
-/// Runs all programs.
-pub fn run(mut programs: Vec<Program>, environment: &Environment) -> Vec<Ran> {
-    programs.sort_by_key(Program::rank);
-    let (alone, together): (Vec<_>, Vec<_>) =
-        programs.into_iter().partition(|program| ALONE.contains(&program.name.as_str()));
-    let (queue, ran) = (Mutex::new(VecDeque::from(together)), Mutex::new(Vec::new()));
-    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-    std::thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
+/// Programs that wait for their turn.
+struct Queue(Mutex<VecDeque<Program>>);
+
+impl Queue {
+    fn next(&self) -> Option<Program> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+}
+
+/// Runs all programs and the examples in the documentation: first what uses the cluster, then all else, beside which those that need
+/// the cluster for themselves run one after the other.
+pub fn run(mut programs: Vec<Program>, environment: &Environment) -> (Vec<Ran>, (Heard, Result<()>)) {
+    let [on_the_cluster, alone, mut others] =
+        [&ON_THE_CLUSTER[..], &ALONE, &LONG].map(|names| Program::taken_from(&mut programs, names));
+    others.extend(programs);
+    let [on_the_cluster, alone, others] = [on_the_cluster, alone, others].map(|queue| Queue(Mutex::new(queue)));
+    let ran = Mutex::new(Vec::new());
+    let run_all = |queue: &Queue| {
+        while let Some(program) = queue.next() {
+            let result = program.run(environment);
+            ran.lock().unwrap_or_else(PoisonError::into_inner).push(result);
+        }
+    };
+    // Nobody sends anything. It closes when nothing uses the cluster any more.
+    let (uses_the_cluster, cluster_is_free) = mpsc::channel::<Infallible>();
+    let examples = std::thread::scope(|scope| {
+        for uses_the_cluster in std::iter::repeat_n(uses_the_cluster, AT_ONCE) {
             scope.spawn(|| {
-                while let Some(program) = next() {
-                    let result = program.run(environment);
-                    ran.lock().unwrap_or_else(PoisonError::into_inner).push(result);
-                }
+                run_all(&on_the_cluster);
+                drop(uses_the_cluster);
+                run_all(&others);
             });
         }
+        let _ = cluster_is_free.recv();
+        let examples = scope.spawn(|| examples(environment));
+        run_all(&alone);
+        examples.join()
     });
-    let mut ran = ran.into_inner().unwrap_or_else(PoisonError::into_inner);
-    ran.extend(alone.into_iter().map(|program| program.run(environment)));
-    ran
+    let examples = examples.unwrap_or_else(|_| (Heard::default(), Err(anyhow!("xtask itself panicked"))));
+    (ran.into_inner().unwrap_or_else(PoisonError::into_inner), examples)
 }
 
 /// The examples in the documentation, which cargo builds and runs itself.
-pub fn examples(environment: &Environment) -> (Heard, Result<()>) {
+fn examples(environment: &Environment) -> (Heard, Result<()>) {
     let mut examples = cargo();
     examples.args(["test", "--workspace", "--all-features", "--doc", "--no-fail-fast"]);
     tools::run_labelled_tests(examples.envs(environment.iter().cloned()), "examples")
@@ -183,15 +216,40 @@ mod tests {
         assert!(printed.contains("1 passed; 0 failed"), "{printed}");
     }
 
+    /// The test programs of all packages with where their code is. Unit tests aren't among them: they need no cluster.
+    fn known() -> Vec<(String, PathBuf)> {
+        let entries = |dir: &Path| std::fs::read_dir(dir).into_iter().flatten().map(|entry| entry.unwrap().path());
+        let packages = entries(&root().join("crates")).chain(["rig", "xtask"].map(|package| root().join(package)));
+        let programs = packages.flat_map(|package| {
+            let folder = package.file_name().unwrap().to_str().unwrap().to_owned();
+            let tests = entries(&package.join("tests")).filter(|path| {
+                path.join("main.rs").exists() || path.extension().is_some_and(|extension| extension == "rs")
+            });
+            tests
+                .map(move |path| (format!("{folder}/{}", path.file_stem().unwrap().to_str().unwrap()), path))
+                .collect::<Vec<_>>()
+        });
+        programs.collect()
+    }
+
+    /// Whether a test program's code, a file or all files of a folder, names the rig.
+    fn names_the_rig(path: &Path) -> bool {
+        match std::fs::read_dir(path) {
+            Ok(entries) => entries.into_iter().any(|entry| names_the_rig(&entry.unwrap().path())),
+            Err(_) => std::fs::read_to_string(path).is_ok_and(|text| text.contains("rig::")),
+        }
+    }
+
+    /// What stops the API server runs beside what isn't listed.
     #[test]
-    fn programs_with_a_place_in_the_order_exist() {
-        for name in FIRST.iter().chain(&ALONE) {
-            let (package, test) = name.split_once('/').unwrap();
-            let tests = [root().join("crates"), root()].map(|parent| parent.join(package).join("tests"));
-            let is_there = |tests: &PathBuf| {
-                tests.join(test).join("main.rs").exists() || tests.join(format!("{test}.rs")).exists()
-            };
-            assert!(tests.iter().any(is_there), "{name}");
+    fn exactly_the_programs_that_use_the_cluster_are_listed_as_such() {
+        let listed: Vec<&str> = ON_THE_CLUSTER.into_iter().chain(ALONE).collect();
+        let known = known();
+        for name in listed.iter().chain(&LONG) {
+            assert!(known.iter().any(|(known, _)| known == name), "there is no {name}");
+        }
+        for (name, path) in known {
+            assert_eq!(names_the_rig(&path), listed.contains(&name.as_str()), "{name}");
         }
     }
 }

@@ -115,8 +115,27 @@ const GROUPS: [(&str, &[&str]); 3] = [
     ("pytest: all others", &["--ignore=deepagents", "--ignore=compat"]),
 ];
 
-/// Builds the wheel, installs it and runs the tests on what was installed; with a cluster also those that need one.
-pub fn test(cluster: Option<&Cluster>, soak: bool, results: &mut Part) {
+/// Runs the tests of the Deep Agents backend with other versions of the SDK and of Python.
+pub struct Matrix {
+    wheel: PathBuf,
+    environment: Environment,
+    rig: Vec<(&'static str, OsString)>,
+}
+
+impl Matrix {
+    /// Runs them.
+    pub fn test(self, results: &mut Part) {
+        let begun = Instant::now();
+        let mut matrix = self.environment.program("python");
+        matrix.arg("tests/deepagents/matrix.py").arg(self.wheel).env_remove("PODBAY_RIG").envs(self.rig);
+        results.check("versions of Deep Agents (matrix.py)", run(&mut matrix));
+        results.took("matrix.py".to_owned(), begun.elapsed());
+    }
+}
+
+/// Builds the wheel, installs it and runs the tests on what was installed; with a cluster also those that need one. The tests with other
+/// versions remain to be run.
+pub fn test(cluster: Option<&Cluster>, soak: bool, results: &mut Part) -> Option<Matrix> {
     let ready = installed().and_then(|(environment, wheel)| {
         let rigs = GROUPS.iter().enumerate().map(|(group, _)| match cluster {
             Some(cluster) => rig_variables(cluster, group),
@@ -127,7 +146,10 @@ pub fn test(cluster: Option<&Cluster>, soak: bool, results: &mut Part) {
     let (environment, wheel, rigs) = match ready {
         Ok(ready) => ready,
         // Without the wheel there is nothing to test.
-        Err(error) => return results.fail(format!("the wheel: {error:#}")),
+        Err(error) => {
+            results.fail(format!("the wheel: {error:#}"));
+            return None;
+        }
     };
     results.check("docs/reference/python.md", reference::check_python(&environment));
     let mut groups: Vec<_> = GROUPS.iter().zip(&rigs).map(|(group, rig)| pytest(&environment, group, rig)).collect();
@@ -154,16 +176,7 @@ pub fn test(cluster: Option<&Cluster>, soak: bool, results: &mut Part) {
         add_pytest(heard, outcome, pytest, results);
         results.took((*label).to_owned(), took);
     }
-    let begun = Instant::now();
-    let mut matrix = environment.program("python");
-    matrix
-        .arg("tests/deepagents/matrix.py")
-        .arg(&wheel)
-        .env_remove("PODBAY_RIG")
-        .envs(rigs.into_iter().next().unwrap_or_default());
-    let matrix = run(&mut matrix);
-    results.check("versions of Deep Agents (matrix.py)", matrix);
-    results.took("matrix.py".to_owned(), begun.elapsed());
+    Some(Matrix { wheel, environment, rig: rigs.into_iter().next().unwrap_or_default() })
 }
 
 /// Runs pytest, and what failed again.

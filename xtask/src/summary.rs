@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::heard::{Counts, Heard};
 
 /// What one part came to.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Part {
     name: &'static str,
     begun: Instant,

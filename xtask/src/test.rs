@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
+use std::sync::OnceLock;
+use std::thread::ScopedJoinHandle;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use rig::packages::Need;
 
@@ -58,7 +60,8 @@ enum Part {
 /// seconds.
 pub fn soak(options: &SoakOptions) -> ExitCode {
     let options = Options { part: None, no_cluster: options.no_cluster, soak: true };
-    finish(&[tests(&options), python(&options)])
+    let [tests, packages] = [vec![tests(&options)], packages(&options, &[Part::Python])];
+    finish(&[tests, packages].concat())
 }
 
 /// Runs all parts, or one, and sums up. What fails keeps nothing else from running.
@@ -67,19 +70,16 @@ pub fn run(options: &Options) -> ExitCode {
         Some(Part::Lint) => vec![lint()],
         Some(Part::Tests) => vec![tests(options)],
         Some(Part::Fuzz) => vec![fuzz::part()],
-        Some(Part::Python) => vec![python(options)],
-        Some(Part::Node) => vec![node(options)],
-        Some(Part::Mcp) => vec![mcp_clients()],
+        Some(part @ (Part::Python | Part::Node | Part::Mcp)) => packages(options, &[part]),
         None => {
             let (lint, build) = (lint(), build(options));
             // Most tests wait, so the packages' run beside those in Rust, and the fuzz targets, which are nice, take what is left of
             // the processor.
             let others = std::thread::scope(|scope| {
-                let fuzz = scope.spawn(fuzz::part);
-                let packages = scope.spawn(|| [python(options), node(options)]);
-                let [tests, mcp] = [tests(options), mcp_clients()];
-                let packages = joined(packages.join(), ["python", "node"]);
-                [tests, mcp].into_iter().chain(packages).chain(joined(fuzz.join().map(|part| [part]), ["fuzz"]))
+                let fuzz = scope.spawn(|| vec![fuzz::part()]);
+                let packages = scope.spawn(|| packages(options, &PACKAGES));
+                let tests = vec![tests(options)];
+                [tests, joined(packages, "packages"), joined(fuzz, "fuzz")].concat()
             });
             [lint, build].into_iter().chain(others).collect()
         }
@@ -87,14 +87,12 @@ pub fn run(options: &Options) -> ExitCode {
     finish(&done)
 }
 
-/// The results of parts that ran on a thread, or that it panicked.
-fn joined<const N: usize>(results: std::thread::Result<[Results; N]>, names: [&'static str; N]) -> [Results; N] {
-    results.unwrap_or_else(|_| {
-        names.map(|name| {
-            let mut results = Results::begin(name);
-            results.fail("xtask itself panicked".to_owned());
-            results.end()
-        })
+/// The results of parts that run on a thread, or that it panicked.
+fn joined(parts: ScopedJoinHandle<'_, Vec<Results>>, name: &'static str) -> Vec<Results> {
+    parts.join().unwrap_or_else(|_| {
+        let mut results = Results::begin(name);
+        results.fail("xtask itself panicked".to_owned());
+        vec![results.end()]
     })
 }
 
@@ -148,15 +146,59 @@ fn with_cluster(options: &Options, results: &mut Results) -> bool {
     need(results, "tests on a cluster", rig::available().map_err(|reason| anyhow::anyhow!("{reason}")))
 }
 
-/// The cluster for the packages' tests. Not that of the tests in Rust, which run at the same time and stop its API server.
-fn packages_cluster() -> String {
-    format!("packages-{}", rig::default_name())
+/// The parts that test packages, and programs of other languages.
+const PACKAGES: [Part; 3] = [Part::Python, Part::Node, Part::Mcp];
+
+/// The cluster for the packages' tests, brought up when the first part asks for it. Not that of the tests in Rust, which run at the same
+/// time and stop its API server.
+#[derive(Default)]
+struct PackagesCluster(OnceLock<Result<rig::Cluster, String>>);
+
+impl PackagesCluster {
+    fn name() -> String {
+        format!("packages-{}", rig::default_name())
+    }
+
+    /// The cluster, or nothing where tests have to do without. An error is why it doesn't start.
+    fn get(&self, options: &Options, results: &mut Results) -> Result<Option<&rig::Cluster>> {
+        if !with_cluster(options, results) {
+            return Ok(None);
+        }
+        let add_ons = BTreeSet::from([rig::AddOn::AgentSandbox, rig::AddOn::GatewayApi]);
+        let up = || rig::Cluster::up_as(&Self::name(), rig::Flavor { crun: true, network_policies: false }, &add_ons);
+        let cluster = self.0.get_or_init(|| up().map_err(|error| format!("{error:#}")));
+        cluster.as_ref().map(Some).map_err(|error| anyhow::anyhow!("the test cluster doesn't start: {error}"))
+    }
+
+    /// Takes it down, if anybody has asked for it.
+    fn down(self, results: &mut Results) {
+        if self.0.into_inner().is_some() {
+            take_down(&Self::name(), results);
+        }
+    }
 }
 
-/// Brings it up. Its pods run on crun, so that both runtimes are tested. Both differences save processor time.
-fn packages_cluster_with(add_ons: &BTreeSet<rig::AddOn>) -> Result<rig::Cluster> {
-    let flavor = rig::Flavor { crun: true, network_policies: false };
-    rig::Cluster::up_as(&packages_cluster(), flavor, add_ons).context("the test cluster doesn't start")
+/// Runs parts that test packages. Python's tests first, which use all processors; the tests with other versions of Python and of Deep
+/// Agents, Node's and those of MCP clients mostly wait, and run beside each other.
+fn packages(options: &Options, parts: &[Part]) -> Vec<Results> {
+    let cluster = PackagesCluster::default();
+    let mut python = parts.contains(&Part::Python).then(|| python(options, &cluster));
+    let mut done = std::thread::scope(|scope| {
+        let node = parts.contains(&Part::Node).then(|| scope.spawn(|| vec![node(options, &cluster)]));
+        let mcp = parts.contains(&Part::Mcp).then(|| scope.spawn(|| vec![mcp_clients()]));
+        if let Some((results, matrix)) = &mut python
+            && let Some(matrix) = matrix.take()
+        {
+            matrix.test(results);
+        }
+        let python = python.map(|(results, _)| results.end());
+        let [node, mcp] = [(node, "node"), (mcp, "mcp")].map(|(part, name)| part.map(|part| joined(part, name)));
+        python.into_iter().chain(node.into_iter().flatten()).chain(mcp.into_iter().flatten()).collect::<Vec<_>>()
+    });
+    if let Some(last) = done.last_mut() {
+        cluster.down(last);
+    }
+    done
 }
 
 fn take_down(name: &str, results: &mut Results) {
@@ -177,6 +219,12 @@ fn tests(options: &Options) -> Results {
     let cluster = with_cluster(options, &mut results);
     if cluster {
         environment.push(("PODBAY_RIG", "1".into()));
+        // Programs find it up.
+        let flavor = rig::Flavor { crun: true, network_policies: true };
+        let up = rig::Cluster::up_as(&rig::default_name(), flavor, &BTreeSet::from([rig::AddOn::AgentSandbox]));
+        if let Err(error) = up {
+            results.fail(format!("the test cluster doesn't start: {error:#}"));
+        }
     }
     // Two programs and the Python tests run beside each other. More at once isn't faster: the cluster itself takes most of the
     // processors' time, and tests with deadlines fail then.
@@ -184,53 +232,41 @@ fn tests(options: &Options) -> Results {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         environment.push(("RUST_TEST_THREADS", cores.to_string().into()));
     }
-    let ran = match programs::build() {
-        Ok(built) => programs::run(built, &environment),
-        Err(error) => {
-            results.fail(format!("{error:#}"));
-            Vec::new()
+    match programs::build() {
+        Ok(built) => {
+            let (ran, (heard, outcome)) = programs::run(built, &environment);
+            for Ran { program, heard, outcome, took } in ran {
+                results.add_with_repeats(heard, outcome, |names| program.repeat(names, &environment));
+                results.took(program.name, took);
+            }
+            results.add(heard, outcome);
         }
-    };
-    for Ran { program, heard, outcome, took } in ran {
-        results.add_with_repeats(heard, outcome, |names| program.repeat(names, &environment));
-        results.took(program.name, took);
+        Err(error) => results.fail(format!("{error:#}")),
     }
-    let (heard, outcome) = programs::examples(&environment);
-    results.add(heard, outcome);
     if cluster {
         take_down(&rig::default_name(), &mut results);
     }
     results.end()
 }
 
-fn python(options: &Options) -> Results {
+fn python(options: &Options, cluster: &PackagesCluster) -> (Results, Option<python::Matrix>) {
     let mut results = Results::begin("python");
     python::lint(&mut results);
-    match with_cluster(options, &mut results) {
-        false => python::test(None, options.soak, &mut results),
-        true => {
-            let add_ons = BTreeSet::from([rig::AddOn::AgentSandbox, rig::AddOn::GatewayApi]);
-            match packages_cluster_with(&add_ons) {
-                Ok(cluster) => python::test(Some(&cluster), options.soak, &mut results),
-                Err(error) => results.fail(format!("{error:#}")),
-            }
-            take_down(&packages_cluster(), &mut results);
+    let matrix = match cluster.get(options, &mut results) {
+        Ok(cluster) => python::test(cluster, options.soak, &mut results),
+        Err(error) => {
+            results.fail(format!("{error:#}"));
+            None
         }
-    }
-    results.end()
+    };
+    (results, matrix)
 }
 
-fn node(options: &Options) -> Results {
+fn node(options: &Options, cluster: &PackagesCluster) -> Results {
     let mut results = Results::begin("node");
-    match with_cluster(options, &mut results) {
-        false => node::test(None, &mut results),
-        true => {
-            match packages_cluster_with(&BTreeSet::from([rig::AddOn::AgentSandbox])) {
-                Ok(cluster) => node::test(Some(&cluster), &mut results),
-                Err(error) => results.fail(format!("{error:#}")),
-            }
-            take_down(&packages_cluster(), &mut results);
-        }
+    match cluster.get(options, &mut results) {
+        Ok(cluster) => node::test(cluster, &mut results),
+        Err(error) => results.fail(format!("{error:#}")),
     }
     results.end()
 }

@@ -147,8 +147,9 @@ fn image(name: &str) -> raw::Config {
 }
 
 #[tokio::test]
-async fn the_suite_in_debian() {
-    passes(Case { pod: image(rig::DEBIAN), ..Case::default() }).await;
+async fn the_suite_in_debian_on_runc() {
+    let pod = raw::Config { runtime_class: Some(rig::RUNC.into()), ..image(rig::DEBIAN) };
+    passes(Case { pod, ..Case::default() }).await;
 }
 
 #[tokio::test]

@@ -159,6 +159,8 @@ fn pod(place: Place) -> Config {
         image_pull_policy: "Never".into(),
         memory_request: "16Mi".into(),
         cpu_request: "10m".into(),
+        // Most clusters have it.
+        runtime_class: Some(rig::RUNC.into()),
         ..Config::default()
     };
     match place.root {

@@ -17,9 +17,10 @@ config = KubernetesProviderConfig(
 provider = KubernetesProvider(config)
 made = []
 try:
-    short = provider.get_or_create()
     long = provider.get_or_create(ttl_seconds=86400, ttl_idle_seconds=3600, labels={"env": "prod"})
-    made = [short.id, long.id]
+    made.append(long.id)
+    short = provider.get_or_create()
+    made.append(short.id)
     found = {sandbox.id: sandbox for sandbox in provider.list(labels={"project": "lifetimes"})}
     assert found[long.id].labels["langchain-kubernetes.bitkaio.com/env"] == "prod"
     assert found[short.id].labels["langchain-kubernetes.bitkaio.com/env"] == "dev"
