@@ -84,6 +84,13 @@ sysctl -qw net.ipv4.ip_forward=1 net.bridge.bridge-nf-call-iptables=1 net.bridge
 # --- programs --------------------------------------------------------------------------------------------------------
 
 export PATH=$rig/bin:$PATH
+# The older iptables, where the kernel still has it, takes half of the processor time, and kube-router calls it many times
+# whenever a pod comes or goes.
+if iptables-legacy --list > /dev/null 2>&1; then
+  for program in iptables iptables-save iptables-restore; do
+    ln -sf "$(command -v "${program/iptables/iptables-legacy}")" "$rig/bin/$program"
+  done
+fi
 pki=$rig/pki
 mkdir -p $rig/log $rig/pid $rig/hold
 
@@ -107,7 +114,7 @@ kubeconfigs() {
 }
 
 until_ready() {
-  until kubectl --kubeconfig $pki/admin.kubeconfig get "$@" > /dev/null 2>&1; do sleep 0.1; done
+  until kubectl --kubeconfig $pki/admin.kubeconfig get "$@" > /dev/null 2>&1; do sleep 0.3; done # starting kubectl takes processor time
 }
 
 keep relay relay 127.0.0.1:6443 &

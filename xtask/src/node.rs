@@ -4,6 +4,7 @@ mod cluster;
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
 use rig::{Cache, Cluster};
@@ -49,9 +50,20 @@ fn npm_install() -> Command {
 }
 
 /// Installs what the package needs, and builds it with a profile of cargo's.
-pub fn built(profile: &str) -> Result<()> {
+fn build(profile: &str) -> Result<()> {
     install()?;
     run(program("node").args(["scripts/build.mjs", "--profile", profile]))
+}
+
+/// The same for tests, once for all parts of a run.
+pub fn built() -> Result<()> {
+    static IS_BUILT: Mutex<bool> = Mutex::new(false);
+    let mut is_built = IS_BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    if !*is_built {
+        build("dev")?;
+        *is_built = true;
+    }
+    Ok(())
 }
 
 /// What prints the API reference.
@@ -63,7 +75,7 @@ pub fn reference_generator() -> Command {
 
 /// What measures the package beside Deep Agents' own scripts: it needs a KUBECONFIG.
 pub fn bench() -> Result<Command> {
-    built("release")?;
+    build("release")?;
     run(script("typescript/bin/tsc").args(["--project", "tsconfig.benches.json"]))?;
     let mut bench = program("node");
     bench.arg("benches/out/operations.js");
@@ -72,7 +84,7 @@ pub fn bench() -> Result<Command> {
 
 /// Style, types and tests; with a cluster also the tests that need one.
 pub fn test(cluster: Option<&Cluster>, results: &mut Part) {
-    if let Err(error) = built("dev") {
+    if let Err(error) = built() {
         // Without the package there is nothing to test.
         return results.fail(format!("the package: {error:#}"));
     }

@@ -115,29 +115,11 @@ const GROUPS: [(&str, &[&str]); 3] = [
     ("pytest: all others", &["--ignore=deepagents", "--ignore=compat"]),
 ];
 
-/// Runs the tests of the Deep Agents backend with other versions of the SDK and of Python.
-pub struct Matrix {
-    wheel: PathBuf,
-    environment: Environment,
-    rig: Vec<(&'static str, OsString)>,
-}
-
-impl Matrix {
-    /// Runs them.
-    pub fn test(self, results: &mut Part) {
-        let begun = Instant::now();
-        let mut matrix = self.environment.program("python");
-        matrix.arg("tests/deepagents/matrix.py").arg(self.wheel).env_remove("PODBAY_RIG").envs(self.rig);
-        results.check("versions of Deep Agents (matrix.py)", run(&mut matrix));
-        results.took("matrix.py".to_owned(), begun.elapsed());
-    }
-}
-
-/// Builds the wheel, installs it and runs the tests on what was installed; with a cluster also those that need one. The tests with other
-/// versions remain to be run.
-pub fn test(cluster: Option<&Cluster>, soak: bool, results: &mut Part) -> Option<Matrix> {
+/// Builds the wheel, installs it and runs the tests on what was installed; with a cluster also those that need one.
+pub fn test(cluster: Option<&Cluster>, soak: bool, results: &mut Part) {
     let ready = installed().and_then(|(environment, wheel)| {
-        let rigs = GROUPS.iter().enumerate().map(|(group, _)| match cluster {
+        // The last is the matrix's.
+        let rigs = (0..=GROUPS.len()).map(|group| match cluster {
             Some(cluster) => rig_variables(cluster, group),
             None => Ok(Vec::new()),
         });
@@ -146,37 +128,45 @@ pub fn test(cluster: Option<&Cluster>, soak: bool, results: &mut Part) -> Option
     let (environment, wheel, rigs) = match ready {
         Ok(ready) => ready,
         // Without the wheel there is nothing to test.
-        Err(error) => {
-            results.fail(format!("the wheel: {error:#}"));
-            return None;
-        }
+        Err(error) => return results.fail(format!("the wheel: {error:#}")),
     };
     results.check("docs/reference/python.md", reference::check_python(&environment));
     let mut groups: Vec<_> = GROUPS.iter().zip(&rigs).map(|(group, rig)| pytest(&environment, group, rig)).collect();
+    let mut matrix = environment.program("python");
+    matrix
+        .arg("tests/deepagents/matrix.py")
+        .arg(&wheel)
+        .env_remove("PODBAY_RIG")
+        .envs(rigs.into_iter().next_back().unwrap_or_default());
     if soak {
         for pytest in &mut groups {
             pytest.env(crate::test::SOAK, "1");
         }
     }
+    let labels = GROUPS.map(|(label, _)| label).into_iter().chain(["matrix.py"]);
     let ran: Vec<_> = std::thread::scope(|scope| {
-        let run = |(pytest, (label, _)): (_, &(&'static str, _))| {
-            scope.spawn(|| {
+        let run = |(tests, label): (_, &'static str)| {
+            scope.spawn(move || {
                 let begun = Instant::now();
-                (run_labelled_tests(pytest, label), begun.elapsed())
+                (run_labelled_tests(tests, label), begun.elapsed())
             })
         };
-        let running: Vec<_> = groups.iter_mut().zip(&GROUPS).map(run).collect();
+        let running: Vec<_> = groups.iter_mut().chain([&mut matrix]).zip(labels.clone()).map(run).collect();
         running.into_iter().map(ScopedJoinHandle::join).collect()
     });
-    for ((ran, pytest), (label, _)) in ran.into_iter().zip(&mut groups).zip(&GROUPS) {
+    // Only groups of pytest can be repeated.
+    let repeatable = groups.iter_mut().map(Some).chain([None]);
+    for ((ran, pytest), label) in ran.into_iter().zip(repeatable).zip(labels) {
         let Ok(((heard, outcome), took)) = ran else {
             results.fail(format!("{label}: xtask itself panicked"));
             continue;
         };
-        add_pytest(heard, outcome, pytest, results);
-        results.took((*label).to_owned(), took);
+        match pytest {
+            Some(pytest) => add_pytest(heard, outcome, pytest, results),
+            None => results.add(heard, outcome),
+        }
+        results.took(label.to_owned(), took);
     }
-    Some(Matrix { wheel, environment, rig: rigs.into_iter().next().unwrap_or_default() })
 }
 
 /// Runs pytest, and what failed again.
@@ -192,12 +182,18 @@ fn add_pytest(heard: Heard, outcome: Result<()>, pytest: &mut Command, results: 
     });
 }
 
-/// Builds the wheel and installs it.
+/// Builds the wheel and installs it, once for all parts of a run.
 pub fn installed() -> Result<(Environment, PathBuf)> {
+    static WHEEL: Mutex<Option<PathBuf>> = Mutex::new(None);
     let environment = Environment::ready()?;
-    let wheel = build(&environment, "dev")?;
-    environment.install(&wheel)?;
-    Ok((environment, wheel))
+    let mut wheel = WHEEL.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(wheel) = &*wheel {
+        return Ok((environment, wheel.clone()));
+    }
+    let built = build(&environment, "dev")?;
+    environment.install(&built)?;
+    *wheel = Some(built.clone());
+    Ok((environment, built))
 }
 
 /// pytest, ready to run a group of tests.

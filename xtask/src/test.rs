@@ -122,7 +122,7 @@ fn build(options: &Options) -> Results {
     }
     results.check("the tests", programs::build().map(drop));
     results.check("the wheel", python::installed().map(drop));
-    results.check("the npm package", node::built("dev"));
+    results.check("the npm package", node::built());
     results.end()
 }
 
@@ -178,22 +178,15 @@ impl PackagesCluster {
     }
 }
 
-/// Runs parts that test packages. Python's tests first, which use all processors; the tests with other versions of Python and of Deep
-/// Agents, Node's and those of MCP clients mostly wait, and run beside each other.
+/// Runs parts that test packages: Python's tests first, which use all processors, then Node's and MCP clients beside each other.
 fn packages(options: &Options, parts: &[Part]) -> Vec<Results> {
     let cluster = PackagesCluster::default();
-    let mut python = parts.contains(&Part::Python).then(|| python(options, &cluster));
-    let mut done = std::thread::scope(|scope| {
+    let python = parts.contains(&Part::Python).then(|| python(options, &cluster));
+    let mut done: Vec<Results> = std::thread::scope(|scope| {
         let node = parts.contains(&Part::Node).then(|| scope.spawn(|| vec![node(options, &cluster)]));
         let mcp = parts.contains(&Part::Mcp).then(|| scope.spawn(|| vec![mcp_clients()]));
-        if let Some((results, matrix)) = &mut python
-            && let Some(matrix) = matrix.take()
-        {
-            matrix.test(results);
-        }
-        let python = python.map(|(results, _)| results.end());
         let [node, mcp] = [(node, "node"), (mcp, "mcp")].map(|(part, name)| part.map(|part| joined(part, name)));
-        python.into_iter().chain(node.into_iter().flatten()).chain(mcp.into_iter().flatten()).collect::<Vec<_>>()
+        python.into_iter().chain([node, mcp].into_iter().flatten().flatten()).collect()
     });
     if let Some(last) = done.last_mut() {
         cluster.down(last);
@@ -249,17 +242,14 @@ fn tests(options: &Options) -> Results {
     results.end()
 }
 
-fn python(options: &Options, cluster: &PackagesCluster) -> (Results, Option<python::Matrix>) {
+fn python(options: &Options, cluster: &PackagesCluster) -> Results {
     let mut results = Results::begin("python");
     python::lint(&mut results);
-    let matrix = match cluster.get(options, &mut results) {
+    match cluster.get(options, &mut results) {
         Ok(cluster) => python::test(cluster, options.soak, &mut results),
-        Err(error) => {
-            results.fail(format!("{error:#}"));
-            None
-        }
-    };
-    (results, matrix)
+        Err(error) => results.fail(format!("{error:#}")),
+    }
+    results.end()
 }
 
 fn node(options: &Options, cluster: &PackagesCluster) -> Results {

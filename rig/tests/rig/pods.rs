@@ -98,7 +98,7 @@ impl Pods {
         let start = Instant::now();
         let mut forward = self.api.portforward(pod, &[port]).await?;
         part("port-forward: open", start);
-        let answer = http_get(forward.take_stream(port).context("no stream")?, "/", &[]).await?;
+        let answer = http_get(forward.take_stream(port).context("no stream")?).await?;
         ensure!(answer.starts_with("HTTP/1.0 200"), "{answer}");
         // Not `join`: kube answers a closed connection's Close by an error of its own.
         forward.abort();
@@ -106,15 +106,9 @@ impl Pods {
     }
 }
 
-/// One GET over any byte stream; the whole answer, by its length, since the end of a forwarded stream comes a second late.
-pub(crate) async fn http_get(
-    mut stream: impl AsyncRead + AsyncWrite + Unpin,
-    path: &str,
-    headers: &[(&str, &str)],
-) -> Result<String> {
-    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: rig\r\nConnection: close\r\n{headers}\r\n");
-    stream.write_all(request.as_bytes()).await?;
+/// GET / over any byte stream; the whole answer, by its length, since the end of a forwarded stream comes a second late.
+async fn http_get(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> Result<String> {
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: rig\r\nConnection: close\r\n\r\n").await?;
     let mut answer = Vec::new();
     while !is_whole(&String::from_utf8_lossy(&answer)) && stream.read_buf(&mut answer).await? > 0 {}
     Ok(String::from_utf8_lossy(&answer).into_owned())

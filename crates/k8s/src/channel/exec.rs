@@ -233,8 +233,7 @@ impl Dial for Exec {
 /// Why the shell ended, by what the API server reports.
 fn ended(stream: &ExecStream) -> Error {
     let why = stream.ended().map(|ended| ended.message.clone()).unwrap_or_default();
-    let no_shell = ["executable file not found", "\"sh\": stat", "no such file or directory"];
-    match no_shell.iter().any(|words| why.contains(words)) {
+    match says_no_shell(&why) {
         true => Error::MissingTools("sh".into()),
         false => {
             Error::Bootstrap(format!("the container's shell ended before podbayd started: {why}{}", printed(stream)))
@@ -242,10 +241,35 @@ fn ended(stream: &ExecStream) -> Error {
     }
 }
 
+/// Whether an API server's message says that the container has no `sh`, in the words of runc, crun or gVisor.
+fn says_no_shell(message: &str) -> bool {
+    ["executable file not found", "executable file `sh` not found", "\"sh\": stat", "no such file or directory"]
+        .iter()
+        .any(|words| message.contains(words))
+}
+
 /// What the shell printed on standard error, as part of a message.
 fn printed(stream: &ExecStream) -> String {
     match stream.stderr() {
         text if text.is_empty() => String::new(),
         text => format!("; it printed: {text}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// crun's words weren't known, and users read "Internal error occurred: Internal error occurred: …".
+    #[test]
+    fn an_image_without_a_shell_is_recognized_on_every_runtime() {
+        for said in [
+            "exec failed: unable to start container process: exec: \"sh\": executable file not found in $PATH",
+            "exec failed: unable to start container process: exec: \"sh\": stat sh: no such file or directory",
+            "OCI runtime exec failed: executable file `sh` not found in $PATH: No such file or directory: unknown",
+        ] {
+            assert!(says_no_shell(&format!("failed to start exec \"a1\": {said}")), "{said}");
+        }
+        assert!(!says_no_shell("container not running (a1)"));
     }
 }
