@@ -241,7 +241,7 @@ fn ended(stream: &ExecStream) -> Error {
     }
 }
 
-/// Whether an API server's message says that the container has no `sh`, in the words of runc, crun or gVisor.
+/// Whether an API server's message says that the container has no `sh`, in the words of runc and crun.
 fn says_no_shell(message: &str) -> bool {
     ["executable file not found", "executable file `sh` not found", "\"sh\": stat", "no such file or directory"]
         .iter()
@@ -262,7 +262,7 @@ mod tests {
 
     /// crun's words weren't known, and users read "Internal error occurred: Internal error occurred: …".
     #[test]
-    fn an_image_without_a_shell_is_recognized_on_every_runtime() {
+    fn an_image_without_a_shell_is_recognized_on_runc_and_crun() {
         for said in [
             "exec failed: unable to start container process: exec: \"sh\": executable file not found in $PATH",
             "exec failed: unable to start container process: exec: \"sh\": stat sh: no such file or directory",
