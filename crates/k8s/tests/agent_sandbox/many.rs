@@ -28,7 +28,7 @@ fn counting(client: kube::Client, namespace: &str) -> (Cluster, Arc<AtomicUsize>
 #[tokio::test(flavor = "multi_thread")]
 async fn many_claims_in_one_process_all_get_ready_and_go() -> Result<()> {
     let Some(place) = Place::new(ALL).await? else { return Ok(()) };
-    let (all, at_once) = if std::env::var_os("PODBAY_SOAK").is_some() { (300, 50) } else { (60, 10) };
+    let (all, at_once) = if std::env::var_os("PODBAY_SOAK").is_some() { (300, 50) } else { (24, 8) };
     place.template("busybox", rig::BUSYBOX, json!({})).await?;
     place.pool("busybox", "busybox", 5).await?;
     let provider = place.provider(template("busybox"))?;
