@@ -178,15 +178,16 @@ impl PackagesCluster {
     }
 }
 
-/// Runs parts that test packages, beside each other.
+/// Runs parts that test packages: Python's tests first, which use all processors, then Node's and MCP clients beside each other.
 fn packages(options: &Options, parts: &[Part]) -> Vec<Results> {
     let cluster = PackagesCluster::default();
+    let python = parts.contains(&Part::Python).then(|| python(options, &cluster));
     let mut done: Vec<Results> = std::thread::scope(|scope| {
-        let python = parts.contains(&Part::Python).then(|| scope.spawn(|| vec![python(options, &cluster)]));
         let node = parts.contains(&Part::Node).then(|| scope.spawn(|| vec![node(options, &cluster)]));
         let mcp = parts.contains(&Part::Mcp).then(|| scope.spawn(|| vec![mcp_clients()]));
-        let running = [(python, "python"), (node, "node"), (mcp, "mcp")];
-        running.into_iter().filter_map(|(part, name)| Some(joined(part?, name))).flatten().collect()
+        let running = [(node, "node"), (mcp, "mcp")];
+        let later = running.into_iter().filter_map(|(part, name)| Some(joined(part?, name))).flatten();
+        python.into_iter().chain(later).collect()
     });
     if let Some(last) = done.last_mut() {
         cluster.down(last);
