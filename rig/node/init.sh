@@ -84,7 +84,7 @@ sysctl -qw net.ipv4.ip_forward=1 net.bridge.bridge-nf-call-iptables=1 net.bridge
 # --- programs --------------------------------------------------------------------------------------------------------
 
 export PATH=$rig/bin:$PATH
-# The older iptables, where the kernel still has it, takes half of the processor time, and kube-router calls it many times
+# The older iptables, where the kernel still has it, takes less processor time, and kube-router calls it many times
 # whenever a pod comes or goes.
 if iptables-legacy --list > /dev/null 2>&1; then
   for program in iptables iptables-save iptables-restore; do
