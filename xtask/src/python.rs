@@ -83,7 +83,8 @@ impl Environment {
     /// A program of the environment, run in the package's directory.
     pub fn program(&self, name: &str) -> Command {
         let mut command = Command::new(self.0.join("bin").join(name));
-        command.current_dir(package());
+        // Without bytecode, programs compile all of LangChain again whenever they start.
+        command.current_dir(package()).env_remove("PYTHONDONTWRITEBYTECODE");
         command
     }
 }
