@@ -178,16 +178,16 @@ impl PackagesCluster {
     }
 }
 
-/// Runs parts that test packages: Python's tests first, which use all processors, then Node's and MCP clients beside each other.
+/// Runs parts that test packages: MCP clients and then Node beside Python, which takes longest.
 fn packages(options: &Options, parts: &[Part]) -> Vec<Results> {
     let cluster = PackagesCluster::default();
-    let python = parts.contains(&Part::Python).then(|| python(options, &cluster));
+    let wanted = |part| parts.contains(&part);
     let mut done: Vec<Results> = std::thread::scope(|scope| {
-        let node = parts.contains(&Part::Node).then(|| scope.spawn(|| vec![node(options, &cluster)]));
-        let mcp = parts.contains(&Part::Mcp).then(|| scope.spawn(|| vec![mcp_clients()]));
-        let running = [(node, "node"), (mcp, "mcp")];
-        let later = running.into_iter().filter_map(|(part, name)| Some(joined(part?, name))).flatten();
-        python.into_iter().chain(later).collect()
+        let python = wanted(Part::Python).then(|| scope.spawn(|| vec![python(options, &cluster)]));
+        let mcp = wanted(Part::Mcp).then(mcp_clients);
+        let node = wanted(Part::Node).then(|| node(options, &cluster));
+        let python = python.map(|python| joined(python, "python")).unwrap_or_default();
+        python.into_iter().chain(node).chain(mcp).collect()
     });
     if let Some(last) = done.last_mut() {
         cluster.down(last);
