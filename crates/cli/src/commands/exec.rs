@@ -24,6 +24,9 @@ Examples:
 Ctrl-C is passed on to the command; after a second one, or 2 seconds, it is killed with everything that it started.
 With --json each line is an event: started, output, lost, end.";
 
+/// How long to wait for the end of a command that was killed.
+const END: Duration = Duration::from_secs(5);
+
 /// Run a command in an existing sandbox
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -76,6 +79,8 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
         }
         Ok(SessionEnd::Interrupted(signal)) => {
             control.kill().await?;
+            // A killed process is there until the kernel has ended it, and podbayd until then lists the command as running.
+            let _ = tokio::time::timeout(END, exec.wait()).await;
             Ok(128_u8.saturating_add(signal))
         }
         Err(failure) => {

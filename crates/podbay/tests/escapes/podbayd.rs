@@ -92,14 +92,16 @@ fn broken<T>(what: impl Into<String>) -> Result<T, Fault> {
     Err(Fault::Broken(what.into()))
 }
 
-/// All regular files below a directory called podbayd, with mode and content.
+/// All regular files below a directory called podbayd, with mode and content. Not the note on which of them was compared, which any
+/// sandbox that starts at the same time may write again: who changes it gains nothing without changing the program.
 fn programs(directory: &Path) -> Vec<(PathBuf, u32, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let Ok(metadata) = entry.metadata() else { continue };
+        let name = entry.file_name().to_string_lossy().into_owned();
         if metadata.is_dir() {
             found.extend(programs(&entry.path()));
-        } else if metadata.is_file() && entry.file_name().to_string_lossy().contains("podbayd") {
+        } else if metadata.is_file() && name.contains("podbayd") && !name.ends_with(".compared") {
             let content = std::fs::read(entry.path()).unwrap_or_default();
             found.push((entry.path(), metadata.permissions().mode(), content));
         }

@@ -60,7 +60,7 @@ async fn a_change_under_way_when_the_container_is_killed_is_not_repeated() -> Re
     let made = raw.get_or_create(&wanted("pb-change")).await?;
     let dir = tempfile::tempdir()?;
     let file = dir.path().join("large");
-    std::fs::write(&file, vec![7; 400 << 20])?;
+    std::fs::File::create(&file)?.set_len(400 << 20)?;
     let sandbox = made.sandbox.clone();
     let (begun, begins) = tokio::sync::oneshot::channel();
     let upload = tokio::spawn(async move {
