@@ -57,9 +57,24 @@ pub(crate) const KUBE_ROUTER: Program = Program {
     package: "github.com/cloudnativelabs/kube-router/v2/cmd/kube-router",
     name: "kube-router",
     variables: &[],
-    patch: None,
+    // Whenever a pod comes or goes, it runs iptables some thirty times to check chains that it made at its start and that nothing
+    // here removes. That took a twentieth of the processor time of all tests.
+    patch: Some(Patch {
+        file: "github.com/cloudnativelabs/kube-router/v2/pkg/controllers/netpol/network_policy_controller.go",
+        from: CHECKS_OF_CHAINS,
+        to: "",
+    }),
     seconds: 130,
 };
+
+const CHECKS_OF_CHAINS: &str = "\
+	// ensure kube-router specific top level chains and corresponding rules exist
+	npc.ensureTopLevelChains()
+
+	// ensure default network policy chain that is applied to traffic from/to the pods that does not match any network
+	// policy
+	npc.ensureDefaultNetworkPolicyChain()
+";
 
 /// The controller of agent-sandbox.
 pub(crate) const CONTROLLER: Program =
