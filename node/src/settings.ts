@@ -378,8 +378,8 @@ export interface Settings {
    */
   runtime?: "podbayd" | "stock" | undefined;
   /**
-   * `agent_sandbox.runtime_port`: The port of upstream's stock runtime in the pods: for bringing podbayd there without
-   * exec, and for runtime stock. Default: 8888.
+   * `agent_sandbox.runtime_port`: The port of upstream's stock runtime in the pods; used to install podbayd without
+   * exec, and by runtime stock. Default: 8888.
    */
   runtimePort?: number | undefined;
   /**

@@ -373,8 +373,8 @@ class AgentSandboxConfig:
     """
 
     runtime_port: int | None = None
-    """The port of upstream's stock runtime in the pods: for bringing podbayd there without exec, and for runtime
-    stock. Default: 8888.
+    """The port of upstream's stock runtime in the pods; used to install podbayd without exec, and by runtime stock.
+    Default: 8888.
     """
 
     router_url: str | None = None

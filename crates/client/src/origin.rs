@@ -79,8 +79,8 @@ impl Sandbox {
         match self.session.origin() {
             Some(origin) => origin.owner.delete(&origin.id).await,
             None => {
-                let message =
-                    "this sandbox was reached by a channel and belongs to no provider: delete it where it was created";
+                let message = "this handle was opened from a channel and has no provider: delete the sandbox through \
+                               the provider that created it";
                 Err(podbay_proto::Error::new(ErrorCode::Unsupported, message).into())
             }
         }

@@ -66,7 +66,7 @@ pub async fn upgrade(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), token: 
 }
 
 fn not_podbayd() -> UpgradeFailure {
-    let message = "whoever answers at that address isn't podbayd, or is one of an incompatible version";
+    let message = "the server at that address isn't podbayd, or is an incompatible version of it";
     UpgradeFailure::Broken(io::Error::new(io::ErrorKind::InvalidData, message))
 }
 

@@ -145,7 +145,7 @@ impl Sandbox {
                 (Kind::File, Some(path)) => files.push((entry, path)),
                 (Kind::Link, Some(path)) => match entry.target.as_ref().and_then(native) {
                     Some(target) => links.push(Link { path, target }),
-                    None => done.skipped.push((name, "a link to a name that this machine can't have".into())),
+                    None => done.skipped.push((name, "a link whose target isn't a valid path on this machine".into())),
                 },
                 _ => done.skipped.push((name, "neither a file nor a directory".into())),
             }

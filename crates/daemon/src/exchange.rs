@@ -90,10 +90,11 @@ fn ask(mut socket: &UnixStream, request: &ExchangeRequest, data: &[u8]) -> io::R
     let sent = socket.write_all(&message).and_then(|()| socket.read_to_end(&mut answer));
     match (sent, answer.is_empty()) {
         (Ok(_), false) => Ok(answer),
-        (Err(error), _) => Err(io::Error::other(format!("podbayd hung up: {error}"))),
-        (Ok(_), true) => {
-            Err(io::Error::other("podbayd hung up: it refuses commands of its own, and is too old if this is none"))
-        }
+        (Err(error), _) => Err(io::Error::other(format!("podbayd closed the connection: {error}"))),
+        (Ok(_), true) => Err(io::Error::other(
+            "podbayd closed the connection: it refuses connections from commands in the sandbox; if this isn't one, \
+             podbayd is too old for 'exchange'",
+        )),
     }
 }
 

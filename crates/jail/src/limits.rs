@@ -187,11 +187,10 @@ fn without_cgroup(jail: &Jail) -> Vec<InForce> {
     if jail.limits.processes.is_some() {
         list.push(match jail.isolation {
             Isolation::Namespaces => InForce::by("processes", "rlimit").note("counted per sandbox from Linux 5.14 on"),
-            Isolation::Landlock => {
-                InForce::by("processes", "rlimit").note(
-                    "this user's processes outside count too: the sandbox can have the limit plus as many as ran when it was created",
-                )
-            }
+            Isolation::Landlock => InForce::by("processes", "rlimit").note(
+                "the user's processes outside the sandbox count too, so the effective limit is this number plus \
+                     the processes that were running when the sandbox was created",
+            ),
         });
     }
     if jail.limits.descriptors.is_some() {

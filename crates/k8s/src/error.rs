@@ -1,5 +1,7 @@
 //! Why a sandbox on a cluster isn't available.
 
+use std::fmt::Display;
+
 /// The result of an operation on a cluster's sandboxes.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -170,15 +172,12 @@ pub enum Error {
     #[error("no sandbox {0:?} in this namespace; 'podbay list' shows all of them")]
     SandboxNotFound(String),
 
-    /// Something of that name exists, and Podbay didn't create it, or not as a sandbox.
-    #[error("{0} exists and isn't a Podbay sandbox: choose another id or namespace")]
+    /// Something of that name exists, and isn't the sandbox that is meant, or not one that Podbay created.
+    #[error("{0}: choose another id or namespace")]
     NotOurs(String),
 
     /// Another client replaced the pod that this one was starting.
-    #[error(
-        "the sandbox {0} was given another pod while this client was starting it: its start took longer than other clients \
-         wait. Try again"
-    )]
+    #[error("the sandbox {0} took too long to start, and another client replaced its pod; try again")]
     Superseded(String),
 
     /// Others undid the same step again and again.
@@ -321,6 +320,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Podbay didn't create this object as a sandbox.
+    pub(crate) fn not_ours(object: impl Display) -> Self {
+        Self::NotOurs(format!("{object} exists and isn't a Podbay sandbox"))
+    }
+
     pub(crate) fn api(what: &'static str) -> impl Fn(kube::Error) -> Self {
         move |source| match source {
             // Quotas, Pod Security and other admission control refuse with 403 too; RBAC says what the account cannot do.

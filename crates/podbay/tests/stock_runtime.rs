@@ -268,7 +268,7 @@ async fn a_command_cannot_use_it(sandbox: &Sandbox) {
     let session = "0".repeat(32);
     for ask in [format!("connect --exchange {session}"), format!("exchange --session {session} --wait 0")] {
         let output = sandbox.run(format!("exec {state}/podbayd {ask} --state {state}").as_str()).await.unwrap();
-        assert!(!output.success() && output.text().contains("hung up"), "{}", output.text());
+        assert!(!output.success() && output.text().contains("closed the connection"), "{}", output.text());
     }
 }
 

@@ -149,7 +149,7 @@ export class PodbaySandbox extends BaseSandbox implements AsyncDisposable {
   /** Creates or finds the sandbox now, and writes `initialFiles`. */
   async initialize(options: Abortable = {}): Promise<void> {
     if (this.#initialized) {
-      throw new SandboxError("the sandbox is initialized already", "ALREADY_INITIALIZED");
+      throw new SandboxError("the sandbox is already initialized", "ALREADY_INITIALIZED");
     }
     this.#initialized = true;
     if (this.#source instanceof SandboxPerThread) {
@@ -446,7 +446,7 @@ async function lines(
 async function media(sandbox: Sandbox, path: string): Promise<ReadResult> {
   const { size } = await sandbox.stat(path);
   if (size > MAX_MEDIA_BYTES) {
-    return { error: `File '${path}': ${size} bytes are more than the ${MAX_MEDIA_BYTES} that can be shown` };
+    return { error: `File '${path}' is ${size} bytes; at most ${MAX_MEDIA_BYTES} can be shown` };
   }
   return { content: await sandbox.readBytes(path), mimeType: mimeType(path) };
 }

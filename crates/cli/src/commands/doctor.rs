@@ -26,7 +26,7 @@ Examples:
 Every check is a real test. Exits with 1 if sandboxes can't be created, or only with weaker isolation. With --mode raw
 it starts three short-lived pods and deletes them afterwards; with --mode agent-sandbox it claims one sandbox.";
 
-/// Check whether this machine or cluster can run sandboxes, and how to fix what is missing
+/// Check whether this machine or cluster can run sandboxes, and show how to fix what is missing
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -38,7 +38,7 @@ pub struct Arguments {
     #[arg(long, value_name = "TIME", value_parser = hold_time, conflicts_with = "quick")]
     hold: Option<Duration>,
 
-    /// In mode agent-sandbox: try the connections to this sandbox, which has to exist, instead of creating one
+    /// In mode agent-sandbox: test the connections to this existing sandbox instead of creating one
     #[arg(long, value_name = "ID", conflicts_with = "quick")]
     sandbox: Option<String>,
 }

@@ -213,7 +213,7 @@ fn public_keys(named: Vec<PublicKey>, pod: &raw::Config) -> Result<Vec<PublicKey
     match named.len() {
         0 => Ok(pod.public_keys().map_err(podbay::Error::from)?),
         1 | 2 => Ok(named),
-        _ => Err(Failure::new("podbayd accepts at most two keys: name those of the old and the new pair")),
+        _ => Err(Failure::new("podbayd accepts at most two keys: pass only the old and the new public key")),
     }
 }
 

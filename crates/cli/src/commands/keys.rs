@@ -18,8 +18,8 @@ Examples:
   podbay keys --public podbay.key                     print the public key of a key that exists
   podbay keys --secret podbay-key | kubectl apply -n agents -f -
 
-Clients use the private key by 'cluster.private_key_file'. Pods and templates only ever get the public key. Keep the
-private key out of the sandboxes' namespace: whoever has it can use every sandbox.";
+Point clients to the private key with 'cluster.private_key_file'. Pods and templates only ever get the public key. Keep
+the private key out of the sandboxes' namespace: whoever has it can use every sandbox.";
 
 /// The largest file with keys.
 const LARGEST_FILE: u64 = 4 << 10;

@@ -33,7 +33,7 @@ Examples:
 
 Over standard input and output there is one session, until the client closes them. Over HTTP there are many.";
 
-/// Serve sandboxes to agents by the Model Context Protocol
+/// Serve sandboxes to agents over the Model Context Protocol
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 #[command(mut_arg("name", |name| name.long("sandbox").help(
@@ -44,11 +44,11 @@ pub struct Arguments {
     #[command(flatten)]
     sandbox: SandboxOptions,
 
-    /// Longest time that a command may take; tools can ask for less
+    /// Maximum time per command; tools can request less
     #[arg(long, value_name = "TIME", value_parser = quantity::positive_span, default_value = "5m")]
     timeout: Duration,
 
-    /// Most output in the result of a tool, such as 64KiB; the rest is a resource
+    /// Maximum output per tool result, such as 64KiB; the rest is a resource
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "64KiB")]
     max_output: u64,
 
@@ -56,7 +56,7 @@ pub struct Arguments {
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = HTTP)]
     listen: Option<String>,
 
-    /// Accept requests only with a bearer token of this file, one on each line; needed unless the address is a loopback one
+    /// Require a bearer token from this file (one per line); mandatory unless the address is loopback
     #[arg(long, value_name = "FILE", help_heading = HTTP, requires = "listen")]
     token_file: Option<PathBuf>,
 
@@ -68,7 +68,7 @@ pub struct Arguments {
     #[arg(long, value_name = "ORIGIN", help_heading = HTTP, requires = "listen")]
     allow_origin: Vec<String>,
 
-    /// Most sessions at once
+    /// Maximum number of concurrent sessions
     #[arg(long, value_name = "NUMBER", help_heading = HTTP, requires = "listen", default_value_t = HttpOptions::SESSIONS)]
     max_sessions: usize,
 }

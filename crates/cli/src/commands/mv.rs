@@ -17,7 +17,7 @@ Examples:
   podbay mv box new.txt final.txt --overwrite
   podbay mv box src old/src                    the directories above it are created
 
-The target is the new path itself, also when it is a directory.";
+The target is always the new path itself, even if it is a directory.";
 
 /// Move or rename a file or directory in a sandbox
 #[derive(Debug, Args)]

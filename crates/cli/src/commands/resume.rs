@@ -11,7 +11,7 @@ const EXAMPLES: &str = "\
 Examples:
   podbay resume box --mode agent-sandbox
 
-It gets a new pod, with what is on the PersistentVolumeClaims of its template. Only agent-sandbox mode can.";
+It gets a new pod, with what is on the PersistentVolumeClaims of its template. This works only in mode agent-sandbox.";
 
 /// Resume suspended sandboxes
 #[derive(Debug, Args)]

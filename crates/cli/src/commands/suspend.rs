@@ -12,7 +12,8 @@ Examples:
   podbay suspend box --mode agent-sandbox
 
 A suspended sandbox has no pod and costs no CPU or memory. Its memory and the container's files are lost; what is on a
-PersistentVolumeClaim of its template stays. 'podbay resume', or the next use, gives it a new pod. Only agent-sandbox mode can.";
+PersistentVolumeClaim of its template stays. 'podbay resume', or the next use, gives it a new pod. This works only in
+mode agent-sandbox.";
 
 /// Suspend sandboxes: end their processes, and keep what is on persistent volumes
 #[derive(Debug, Args)]

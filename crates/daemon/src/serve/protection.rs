@@ -50,10 +50,10 @@ impl Daemon {
             _ => protection(ProtectionKind::Directory, domain.directory.clone(), "read-only for commands, by Landlock"),
         };
         let socket = match self.peers.tells_all() {
-            true => protection(ProtectionKind::Socket, Ok(()), "podbayd hangs up on commands"),
+            true => protection(ProtectionKind::Socket, Ok(()), "podbayd closes connections from commands"),
             false => {
-                let why = "podbayd hangs up on its own commands, but can't recognise those of an earlier podbayd, \
-                           because this kernel doesn't count seccomp filters";
+                let why = "podbayd closes connections from its own commands, but can't recognise commands that an \
+                           earlier podbayd started: this kernel doesn't report the number of seccomp filters";
                 protection(ProtectionKind::Socket, Err(why.into()), "")
             }
         };

@@ -40,7 +40,7 @@ async fn a_command_can_neither_open_a_stream_nor_use_one() {
     let sandbox = Sandbox::new(UnixChannel::new(state.join("podbayd.sock")));
     for ask in [format!("connect --exchange {OTHER}"), format!("exchange --session {SESSION} --wait 0 --data aGk=")] {
         let output = sandbox.run(format!("exec {PODBAYD} {ask} --state {}", state.display()).as_str()).await.unwrap();
-        assert!(output.text().contains("podbayd hung up") && !output.success(), "{}", output.text());
+        assert!(output.text().contains("podbayd closed the connection") && !output.success(), "{}", output.text());
     }
     // Nothing came of it.
     let output = podbayd(&state, &["exchange", "--session", SESSION, "--number", "1", "--most", "1000", "--wait", "0"]);

@@ -57,7 +57,7 @@ impl AgentSandbox {
         let sandbox = sandbox.ok_or_else(|| self.gone(claim, "its Sandbox was deleted"))?;
         if !is_controlled_by(sandbox.metadata.owner_references.as_ref(), claim.metadata.uid.as_ref()) {
             let name = sandbox.metadata.name.unwrap_or_default();
-            return Err(Error::NotOurs(format!("the Sandbox {name} belongs to another claim than {}: it", claim.id())));
+            return Err(Error::NotOurs(format!("the Sandbox {name} belongs to another claim, not to {}", claim.id())));
         }
         Ok(sandbox)
     }
@@ -101,10 +101,7 @@ impl AgentSandbox {
         }
         let pod = pod.ok_or_else(|| self.gone(claim, "it was deleted"))?;
         if !is_controlled_by(pod.metadata.owner_references.as_ref(), sandbox.metadata.uid.as_ref()) {
-            return Err(Error::NotOurs(format!(
-                "the pod {} belongs to another Sandbox than {name}: it",
-                sandbox.pod()
-            )));
+            return Err(Error::NotOurs(format!("the pod {} belongs to another Sandbox, not to {name}", sandbox.pod())));
         }
         Ok(Binding { sandbox, pod })
     }

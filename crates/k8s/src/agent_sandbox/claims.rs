@@ -327,7 +327,7 @@ pub(super) fn is_ours(claim: &SandboxClaim) -> bool {
 }
 
 pub(super) fn not_ours(name: &str) -> Error {
-    Error::NotOurs(format!("the SandboxClaim {name}"))
+    Error::not_ours(format_args!("the SandboxClaim {name}"))
 }
 
 fn annotation<'a>(claim: &'a SandboxClaim, key: &str) -> Option<&'a str> {

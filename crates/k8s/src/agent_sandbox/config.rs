@@ -211,7 +211,8 @@ impl Config {
     fn check_router_only(&self) -> Result<()> {
         if self.router_only && self.runtime == Runtime::Stock {
             return Err(Error::Config(
-                "agent_sandbox.router_only needs podbayd, which knows its Sandbox: remove agent_sandbox.runtime".into(),
+                "agent_sandbox.router_only doesn't work with agent_sandbox.runtime = \"stock\": remove one of them"
+                    .into(),
             ));
         }
         if self.router_only && self.addresses().connection != Connection::Direct {
@@ -264,8 +265,8 @@ impl Config {
         };
         let way = way.ok_or_else(|| {
             Error::Config(
-                "agent_sandbox.runtime is \"stock\", whose API is reached through the router: set cluster.connection to direct, gateway or \
-                 tunnel; by exec and at the pod's address nothing of it is needed"
+                "agent_sandbox.runtime = \"stock\" works only through the router: set cluster.connection to direct, \
+                 gateway or tunnel, or remove agent_sandbox.runtime"
                     .into(),
             )
         })?;

@@ -77,7 +77,7 @@ impl Judge<SandboxClaim> for ClaimReadiness {
             let _ = self.assigned.set(name.to_owned());
         }
         let Some(ready) = claim.condition("Ready") else {
-            return Verdict::Waiting("the controller hasn't answered the claim: is it running?".into());
+            return Verdict::Waiting("the controller hasn't processed the claim yet; check that it is running".into());
         };
         if ready.status == "True" && claim.sandbox().is_some() {
             return Verdict::Ready;

@@ -204,7 +204,7 @@ async fn line(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<String
         match byte[0] {
             b'\n' => return Ok(Some(String::from_utf8_lossy(&line).into_owned())),
             byte if line.len() < LONGEST_LINE => line.push(byte),
-            _ => return Err(io::Error::other("the container prints something that isn't a line")),
+            _ => return Err(io::Error::other("the container's output has a line that is too long")),
         }
     }
 }
@@ -215,7 +215,7 @@ fn failed(why: &str) -> BootstrapFailure {
         "tools" => Error::MissingTools(rest.to_owned()),
         "directory" => Error::NoDirectory,
         "run" => Error::Architecture { arch: rest.to_owned() },
-        "count" => Error::Bootstrap(format!("not all of podbayd arrived (got and wanted: {rest})")),
+        "count" => Error::Bootstrap(format!("podbayd arrived incomplete (bytes received and expected: {rest})")),
         "digest" => Error::Bootstrap(
             "podbayd was damaged on its way into the container (its SHA-256 differs): try again, and check the node's \
              disk if it happens again"

@@ -97,10 +97,10 @@ fn explain(failure: &AddressFailure) -> Error {
     match failure {
         AddressFailure::Refused(..) => Error::AddressRefused(failure.to_string()),
         AddressFailure::NotListening(place) | AddressFailure::Silent(place, _) => Error::RouterUnreachable(format!(
-            "nothing answers at {place}. Check that a Sandbox of that name is running (a claim from a warm pool has one of \
-             another name: see status.sandbox.name of the claim, and agent_sandbox.sandbox_names), that podbayd listens on that \
-             port in its image, and that the router finds Sandboxes by name: by its cache, or by a Service (service: true in the \
-             template)"
+            "no answer from {place}. Check that a Sandbox with that name is running (for a claim from a warm pool, use \
+             the name in the claim's status.sandbox.name, or set agent_sandbox.sandbox_names), that the podbayd in its \
+             image listens on that port, and that the router can look up Sandboxes by name (with its cache, or with \
+             service: true in the template)"
         )),
         _ => Error::RouterUnreachable(failure.to_string()),
     }

@@ -185,7 +185,7 @@ impl Leases {
         // A pool's Lease is Podbay's too, but no sandbox.
         match (label(MANAGED_BY), label(SANDBOX)) {
             (Some(PODBAY), Some(sandbox)) if sandbox == name => Ok(lease),
-            _ => Err(Error::NotOurs(format!("the Lease {name}"))),
+            _ => Err(Error::not_ours(format_args!("the Lease {name}"))),
         }
     }
 

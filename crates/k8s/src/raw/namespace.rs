@@ -183,7 +183,7 @@ impl SandboxNamespace {
         let label = |key: &str| found.metadata.labels.as_ref()?.get(key).map(String::as_str);
         match label(MANAGED_BY) == Some(PODBAY) && label(HOME) == Some(home) {
             true => Ok(Some(found)),
-            false => Err(Error::NotOurs(format!("the namespace {}", self.cluster.namespace))),
+            false => Err(Error::not_ours(format_args!("the namespace {}", self.cluster.namespace))),
         }
     }
 

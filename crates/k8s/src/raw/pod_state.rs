@@ -59,7 +59,7 @@ impl SandboxNamespace {
                 }
                 (Some(_), _) => Ok(gone("another sandbox has it")),
                 // An id reaches what Podbay created for it and nothing else, whatever a Lease says.
-                _ => Err(Error::NotOurs(format!("the pod {}", holder.pod))),
+                _ => Err(Error::not_ours(format_args!("the pod {}", holder.pod))),
             };
         }
         if holder.uid.is_some() && holder.uid != pod.metadata.uid {
@@ -83,5 +83,6 @@ pub(crate) fn holder_of(pod: &Pod) -> Holder {
 /// When it names none, so that it isn't a sandbox.
 pub(crate) fn holder(lease: &Lease) -> Result<Holder> {
     let name = lease.metadata.name.as_deref().unwrap_or_default();
-    Holder::of(lease).ok_or_else(|| Error::NotOurs(format!("the Lease {name} names no pod: it")))
+    Holder::of(lease)
+        .ok_or_else(|| Error::NotOurs(format!("the Lease {name} names no pod, so it isn't a Podbay sandbox")))
 }

@@ -90,12 +90,12 @@ impl AccessControl {
 
     async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> Result<Answer, Box<Answer>> {
         if request.uri().path() != PATH {
-            return Err(refused(StatusCode::NOT_FOUND, &format!("there is nothing here: the server is at {PATH}")));
+            return Err(refused(StatusCode::NOT_FOUND, &format!("not found: the MCP endpoint is {PATH}")));
         }
         let Some(owner) = self.options.tokens.owner(request.headers()) else {
             let mut answer = refused(
                 StatusCode::UNAUTHORIZED,
-                "the token is missing or wrong: send one of the token file as 'Authorization: Bearer TOKEN'",
+                "the token is missing or wrong: send a token from the token file as 'Authorization: Bearer TOKEN'",
             );
             answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             return Err(answer);

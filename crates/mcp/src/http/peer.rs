@@ -13,15 +13,12 @@ pub(super) use linux::check;
 pub(super) enum Stranger {
     /// It is another user's.
     #[error(
-        "the connection is of user {uid}: without a token the server serves only its own user ({own}) and root; start it with \
-         --token-file to let others use it"
+        "connection from user {uid} refused: without a token file, only the server's own user ({own}) and root can \
+         connect; start the server with --token-file to allow others"
     )]
     Other { uid: u32, own: u32 },
     /// Nobody says whose it is.
-    #[error(
-        "can't tell which user of this machine the connection is of ({0}), and there is no token to show: start the server with \
-         --token-file"
-    )]
+    #[error("can't determine which user opened this connection ({0}); start the server with --token-file")]
     Unknown(String),
 }
 

@@ -83,15 +83,11 @@ pub const TOOLS: &[Row] = &[
                 "Where to run it: the sandbox's working directory by default, to which a relative path is relative.",
             ),
             ("env", "object", "Environment variables on top of the sandbox's own."),
-            (
-                "timeout_seconds",
-                "number",
-                "Ends the command after so many seconds. The server's own limit can't be exceeded.",
-            ),
+            ("timeout_seconds", "number", "Time limit in seconds; capped at the server's limit."),
             (
                 "max_output_bytes",
                 "integer",
-                "The most bytes of output to return: its beginning and its end. The server's own limit can't be exceeded.",
+                "Maximum number of output bytes to return (the beginning and the end); capped at the server's limit.",
             ),
             (
                 "background",
@@ -197,15 +193,11 @@ pub const TOOLS: &[Row] = &[
         operations: &["exec.attach", "exec.status"],
         fields: &["id", "offset"],
         own: &[
-            (
-                "max_output_bytes",
-                "integer",
-                "The most bytes of output to return. The server's own limit can't be exceeded.",
-            ),
+            ("max_output_bytes", "integer", "Maximum number of output bytes to return; capped at the server's limit."),
             (
                 "wait_seconds",
                 "number",
-                "Waits up to so many seconds, at most 60, for output or the command's end. 0 by default.",
+                "Waits up to this many seconds (at most 60, default 0) for output or for the command to end.",
             ),
         ],
         required: &[],

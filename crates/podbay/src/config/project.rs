@@ -65,7 +65,7 @@ impl Config {
         let refuse = |reason: String| Err(bad(from, setting.key)(reason));
         let Some(asked) = value.amount().filter(|amount| *amount > 0.0) else {
             return refuse(format!(
-                "a project can only lower this limit, to more than zero; {} doesn't",
+                "a project can only lower this limit to a value above zero, and {} isn't one",
                 value.shown(setting.kind)
             ));
         };

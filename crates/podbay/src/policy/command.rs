@@ -223,7 +223,7 @@ impl CommandRules {
             _ if SETTERS.contains(&name) => arguments.iter().try_for_each(|word| {
                 let variable = word.text.split(['=', '+', ANY]).next().unwrap_or_default();
                 match shell::SETTINGS.contains(&variable) || word.text.starts_with(ANY) {
-                    true => Err(format!("'{name}' may set a variable whose value shells run")),
+                    true => Err(format!("'{name}' may set a variable that shells execute")),
                     false => Ok(()),
                 }
             }),
@@ -295,7 +295,7 @@ impl CommandRules {
             let command: Vec<&str> = words.iter().filter(runs).map(|word| base(&word.text)).collect();
             let passes_on = |name: &&str| WRAPPERS.contains(name) || SHELLS.contains(name) || *name == "eval";
             if !command.is_empty() && command.iter().all(passes_on) {
-                return Err(format!("which command '{name}' runs in it is only known when it runs"));
+                return Err(format!("the command that '{name}' runs is known only at run time"));
             }
             words.push(Word::literal(&ANY.to_string()));
         }
@@ -306,12 +306,12 @@ impl CommandRules {
             if !word.is_static() {
                 let fed = feeds && at + 1 == words.len();
                 if !seen && !fed && !option {
-                    return Err(format!("which command '{name}' runs in it is only known when it runs"));
+                    return Err(format!("the command that '{name}' runs is known only at run time"));
                 }
                 continue;
             }
             if name == "env" && word.text.contains('\\') {
-                return Err("'env' takes words apart in its own way".to_owned());
+                return Err("'env' may split words that contain a backslash by its own rules (env -S)".to_owned());
             }
             // `env -S 'rm -rf x'`, `env '-Srm -rf x'`, `watch 'rm -rf x'`, `su '--command=rm -rf x'`.
             for script in scripts(&word.text) {

@@ -207,7 +207,7 @@ impl Scanner {
         let mut open = 0_usize;
         for at in self.at..self.chars.len() {
             match (self.chars[at], self.chars.get(at + 1)) {
-                ('<', Some('<')) => return Err("it may shift numbers or begin a here-document".to_owned()),
+                ('<', Some('<')) => return Err("'<<' in it may be a shift or a here-document".to_owned()),
                 ('(', _) => open += 1,
                 (')', _) => open = open.saturating_sub(1),
                 _ => {}

@@ -91,7 +91,7 @@ class SandboxClient:
             native.open()
             if not native.created and not adopt_existing:
                 native.close()
-                raise podbay.NameTaken(f"there is a sandbox {claim_name!r} already: pass adopt_existing=True to use it")
+                raise podbay.NameTaken(f"the sandbox {claim_name!r} already exists: pass adopt_existing=True to use it")
         if claim_name is None:
             self._unnamed.add((namespace, native.id))
         return self._keep(native, namespace)

@@ -10,8 +10,8 @@ pub(crate) enum AddressFailure {
     NotListening(String),
     /// The network doesn't lead there.
     #[error(
-        "{0} can't be reached ({1}): this client has to run in the cluster, and a NetworkPolicy has to admit it to that port \
-         (Podbay's own admits pods with the label podbay.dev/client=true)"
+        "{0} can't be reached ({1}): run this client in the cluster, and allow its connections to that port in the \
+         NetworkPolicy (Podbay's own policy allows pods labelled podbay.dev/client=true)"
     )]
     Unreachable(String, String),
     /// podbayd doesn't accept this client's tokens.
@@ -28,9 +28,9 @@ pub(crate) enum AddressFailure {
     Silent(String, u64),
     /// The router says no, and not why.
     #[error(
-        "{0} can't be used: the router forbids it (403{1}). Check agent_sandbox.router_token_file or \
-         agent_sandbox.router_scoped_key_file; the Python router also answers so when the pod doesn't accept the connection, and \
-         when it carries as many connections of this client as it admits"
+        "{0} can't be used: the router refused the connection (403{1}). Check agent_sandbox.router_token_file or \
+         agent_sandbox.router_scoped_key_file; the Python router also returns 403 when the pod refuses the connection \
+         or this client has reached its connection limit"
     )]
     Forbidden(String, String),
 }

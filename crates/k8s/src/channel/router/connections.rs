@@ -82,7 +82,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Tracked<S> {
     ) -> Poll<io::Result<()>> {
         self.activity.reader.register(context.waker());
         if self.activity.closing.load(Ordering::Acquire) {
-            let why = "the connection made room for another sandbox's: the router admits no more of them";
+            let why = "the connection was closed to make room for another sandbox's: the router's connection limit is \
+                       reached";
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, why)));
         }
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
@@ -140,7 +141,7 @@ mod tests {
         let reading = tokio::spawn(async move { second.read_u8().await.unwrap_err() });
         tokio::task::yield_now().await;
         assert!(connections.close_least_recently_used());
-        assert!(reading.await.unwrap().to_string().contains("made room"));
+        assert!(reading.await.unwrap().to_string().contains("to make room"));
         assert!(!connections.close_least_recently_used(), "the first is in use");
         far.write_all(b"y").await.unwrap();
         assert_eq!(first.read_u8().await.unwrap(), b'y');

@@ -74,7 +74,7 @@ pub(super) fn parse(text: &str) -> Result<RouterUrl> {
     };
     let authority = uri.authority().ok_or_else(|| bad("it has no host"))?;
     if authority.as_str().contains('@') {
-        return Err(bad("credentials don't belong into a URL: use agent_sandbox.router_token_file"));
+        return Err(bad("it must not contain credentials: use agent_sandbox.router_token_file"));
     }
     if uri.query().is_some() {
         return Err(bad("it can't have a query"));
@@ -159,7 +159,7 @@ async fn connect(url: &RouterUrl, tls: &Tls) -> Result<Box<dyn ByteStream>, Stri
     }
     // An IPv6 address has brackets in a URL.
     let host = url.server_name.as_ref().unwrap_or(&url.host).trim_start_matches('[').trim_end_matches(']');
-    let name = ServerName::try_from(host.to_owned()).map_err(|_| format!("{host:?} can't have a certificate"))?;
+    let name = ServerName::try_from(host.to_owned()).map_err(|_| format!("{host:?} isn't a valid TLS server name"))?;
     let secured = tls.connector().map_err(|error| error.to_string())?.connect(name, stream).await;
     Ok(Box::new(secured.map_err(|error| format!("TLS failed: {error}; see agent_sandbox.router_ca_file"))?))
 }

@@ -100,7 +100,8 @@ impl RouterConfig<'_> {
         }
         if self.client_cert_file.is_some() != self.client_key_file.is_some() {
             return Err(Error::Config(
-                "agent_sandbox.router_client_cert_file and agent_sandbox.router_client_key_file belong together".into(),
+                "set both agent_sandbox.router_client_cert_file and agent_sandbox.router_client_key_file, or neither"
+                    .into(),
             ));
         }
         if self.token_file.is_some() && self.scoped_key_file.is_some() {
@@ -241,7 +242,7 @@ impl Router {
         let place = &self.destination;
         match timeout(self.destination.limit(), ask).await.unwrap_or_else(late) {
             Ok(answer) if answer.status == 200 => Ok(place.to_string()),
-            Ok(answer) => Err(format!("{place} answers /healthz with {}: is that the router?", answer.status)),
+            Ok(answer) => Err(format!("{place} answers /healthz with {}; check that it is the router", answer.status)),
             Err(why) => Err(format!("{place}: {why}")),
         }
     }
@@ -316,7 +317,7 @@ where
     }
     handshake.finish(&answer.headers).map_err(|error| broken(&error))?;
     if !answer.rest.is_empty() {
-        return Err(AddressFailure::NotPodbayd(place.to_owned(), "it speaks before it is asked".into()));
+        return Err(AddressFailure::NotPodbayd(place.to_owned(), "it sent data before it got a request".into()));
     }
     Ok(Box::new(WebSocketBytes::new(websocket::over(stream).await)))
 }
@@ -394,8 +395,8 @@ impl Answer {
             status => AddressFailure::Router(
                 place,
                 format!(
-                    "it doesn't let a WebSocket through (status {status}{detail}): let the load balancer or proxy in between \
-                     pass upgrades on, or use cluster.connection exec, in-cluster or tunnel"
+                    "it refused the WebSocket upgrade (status {status}{detail}): configure the load balancer or proxy \
+                     in between to allow upgrades, or set cluster.connection to exec, in-cluster or tunnel"
                 ),
             ),
         }
@@ -434,7 +435,7 @@ mod tests {
         for (answer, words) in [
             ("HTTP/1.1 401 X\r\nContent-Length: 29\r\n\r\n{\"detail\": \"Invalid token.\"}\n", "Invalid token."),
             ("HTTP/1.1 301 Moved\r\nLocation: /\r\n\r\n", "redirects"),
-            ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", "doesn't let a WebSocket through (status 200: hi)"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", "refused the WebSocket upgrade (status 200: hi)"),
             ("HTTP/1.1 101 Switching Protocols\r\n\r\n", "isn't WebSocket"),
             ("SSH-2.0-x\r\n\r\n", "isn't HTTP"),
             ("", "closed without an answer"),

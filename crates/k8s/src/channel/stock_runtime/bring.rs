@@ -35,7 +35,7 @@ impl From<StartFailure> for Error {
     fn from(failure: StartFailure) -> Self {
         match failure {
             StartFailure::Api(failure) => {
-                Self::Bootstrap(format!("the pod's runtime can't bring podbayd there: {failure}"))
+                Self::Bootstrap(format!("installing it through the pod's runtime failed: {failure}"))
             }
             StartFailure::Failed(error) => error,
         }

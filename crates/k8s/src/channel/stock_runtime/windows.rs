@@ -5,7 +5,7 @@ use podbay_proto::exchange::{LARGEST_INPUT, LARGEST_OUTPUT};
 
 /// The pod's answer can't be right.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the pod counts bytes that there aren't")]
+#[error("the pod acknowledged or sent bytes outside the valid range")]
 pub(super) struct Impossible;
 
 /// Bytes for podbayd, kept until it has them.

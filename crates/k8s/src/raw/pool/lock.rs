@@ -70,7 +70,7 @@ impl Shared {
         };
         let labels = found.metadata.labels.as_ref();
         if labels.and_then(|labels| labels.get(MANAGED_BY)).is_none_or(|by| by != PODBAY) {
-            return Err(Error::NotOurs(format!("the Lease {name}")));
+            return Err(Error::not_ours(format_args!("the Lease {name}")));
         }
         let theirs = found.metadata.annotations.as_ref().and_then(|annotations| annotations.get(TEMPLATE));
         {

@@ -141,7 +141,7 @@ impl Suspect {
             (Cause::WrongLink(head), None) if head.seq == next => {
                 let at = self.before.as_ref().unwrap_or(&self.line);
                 let message = format!(
-                    "entry {} was changed, and its hash with it: entry {next} follows another",
+                    "entry {} was changed and its hash recomputed: the hash that entry {next} has for it differs",
                     next.saturating_sub(1)
                 );
                 fault(FaultKind::Changed, at, Some(next.saturating_sub(1)), message)
@@ -154,7 +154,9 @@ impl Suspect {
                     (!line.is_after(&self.line) && twin.hash != head.hash).then(|| line.located())
                 })?;
                 let message = match twin {
-                    Some(_) => format!("two entries {} follow the same one: one of them was inserted", head.seq),
+                    Some(_) => {
+                        format!("two entries have number {} and the same predecessor: one was inserted", head.seq)
+                    }
                     None => format!("entry {} was inserted before entry {next}", head.seq),
                 };
                 fault(FaultKind::Inserted, twin.as_ref().unwrap_or(&self.line), Some(head.seq), message)

@@ -40,7 +40,7 @@ impl Scanner {
                     word.text.push(ANY);
                 }
                 '<' | '>' if word.text.contains('[') && !word.quoted && !word.text.contains(']') => {
-                    return Err("it compares or shifts within a subscript".to_owned());
+                    return Err("it has '<' or '>' in a subscript".to_owned());
                 }
                 '<' | '>' => break,
                 '\\' if self.peek(1) == Some('\n') => self.continuation()?,
