@@ -117,7 +117,7 @@ impl Judge<Sandbox> for Suspended {
         match sandbox.condition("Suspended") {
             Some(suspended) if suspended.status == "True" => Verdict::Ready,
             Some(suspended) => Verdict::Waiting(suspended.reason.clone()),
-            None => Verdict::Waiting("the controller hasn't answered".into()),
+            None => Verdict::Waiting("the controller hasn't processed it yet".into()),
         }
     }
 }

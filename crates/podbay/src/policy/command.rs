@@ -195,7 +195,7 @@ impl CommandRules {
         }
         let Some((name, arguments)) = words.split_first() else { return Ok(()) };
         if !name.is_static() {
-            return Err("the name of a command in it is only known when it runs".to_owned());
+            return Err("the name of a command in it is known only at run time".to_owned());
         }
         if let Some(rule) = self.rules.iter().find(|rule| rule.matches(name, arguments)) {
             return Err(denied(rule));
@@ -242,7 +242,7 @@ impl CommandRules {
 
     fn check_joined(&self, words: &[Word], depth: u32) -> Result<(), String> {
         if words.iter().any(|word| !word.is_static()) {
-            return Err("a command that it evaluates is only known when it runs".to_owned());
+            return Err("a command that it evaluates is known only at run time".to_owned());
         }
         let script: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
         self.check_script(&script.join(" "), depth + 1)
@@ -273,7 +273,7 @@ impl CommandRules {
                 ("/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0", Some(input)) => {
                     self.check_joined(std::slice::from_ref(input), depth)
                 }
-                _ => Err("a shell in it runs a file that is only known when it runs".to_owned()),
+                _ => Err("a shell in it runs a file that is known only at run time".to_owned()),
             };
         }
         match (file, input) {

@@ -65,7 +65,9 @@ impl RouterUrl {
 
 /// Reads a URL.
 pub(super) fn parse(text: &str) -> Result<RouterUrl> {
-    let bad = |why: &str| Error::Config(format!("agent_sandbox.router_url is {text:?}: {why}"));
+    // Messages end up in logs, where no password belongs.
+    let shown = text.rsplit_once('@').map_or(text.to_owned(), |(_, host)| format!("...@{host}"));
+    let bad = |why: &str| Error::Config(format!("agent_sandbox.router_url is {shown:?}: {why}"));
     let uri: Uri = text.parse().map_err(|_| bad("this isn't a URL"))?;
     let tls = match uri.scheme_str() {
         Some("https") => true,
@@ -328,6 +330,10 @@ mod tests {
         assert_eq!((url.authority(), url.prefix.as_str()), ("10.0.0.7:8080".into(), ""));
         for bad in ["router:8080", "ftp://x", "http://u:p@x", "http://x?y", "", "/x"] {
             assert!(parse(bad).is_err(), "{bad}");
+        }
+        for bad in ["http://user:secret@x", "ftp://user:secret@x", "user:secret@x y"] {
+            let error = parse(bad).err().unwrap().to_string();
+            assert!(!error.contains("secret"), "{error}");
         }
     }
 
