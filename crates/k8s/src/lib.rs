@@ -22,6 +22,8 @@ pub mod raw;
 pub mod rights;
 mod sandbox_object;
 mod sandbox_spec;
+#[cfg(test)]
+mod test_certificates;
 
 pub use cluster::{Access, Cluster};
 pub use error::{Error, Result};

@@ -253,6 +253,27 @@ mod tests {
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
+    #[tokio::test]
+    async fn clients_connect_to_the_port_that_podbayd_is_told_to_listen_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let key = PrivateKey::from_seed([1; 32]);
+        std::fs::write(dir.path().join("key"), key.secret_text()).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let config = crate::raw::Config {
+            connection: Connection::InCluster,
+            private_key_file: dir.path().join("key").to_str().map(str::to_owned),
+            port: listener.local_addr().unwrap().port(),
+            ..crate::raw::Config::default()
+        };
+        let addresses = PodAddresses::new(&Cluster::without_api("agents"), config.addresses()).unwrap().unwrap();
+        let container = container();
+        let listen = addresses.listen(&container);
+        assert_eq!((listen.port, listen.public_keys), (config.port, key.public().to_string()));
+        let accepted = async { listener.accept().await.map(drop) };
+        let (connected, accepted) = tokio::join!(addresses.connect(&container, HERE, "token"), accepted);
+        assert!(connected.is_err() && accepted.is_ok());
+    }
+
     /// A sandbox may listen in podbayd's place.
     #[tokio::test]
     async fn a_server_that_says_nothing_costs_a_second_and_nobody_else_anything() {

@@ -404,6 +404,9 @@ impl Answer {
 }
 
 #[cfg(test)]
+mod on_the_wire;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -1,10 +1,11 @@
 use std::io::Write as _;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::super::Cluster;
 use super::*;
+use crate::test_certificates::Authority;
 
 fn file(text: &str) -> tempfile::NamedTempFile {
     let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -16,17 +17,20 @@ fn file(text: &str) -> tempfile::NamedTempFile {
 async fn server() -> (String, tokio::task::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let served = tokio::spawn(async move {
-        let (mut stream, _) = listener.accept().await.unwrap();
-        let mut request = vec![0; 4096];
-        let read = stream.read(&mut request).await.unwrap();
-        let body = r#"{"major": "1", "minor": "35", "gitVersion": "", "gitCommit": "", "gitTreeState": "", "buildDate": "",
-                       "goVersion": "", "compiler": "", "platform": ""}"#;
-        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json";
-        stream.write_all(format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).as_bytes()).await.unwrap();
-        String::from_utf8_lossy(&request[..read]).to_lowercase()
-    });
+    let served = tokio::spawn(async move { answer(listener.accept().await.unwrap().0).await });
     (url, served)
+}
+
+/// Answers a request, and returns its head.
+async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> String {
+    let mut request = vec![0; 4096];
+    let read = stream.read(&mut request).await.unwrap();
+    let body = r#"{"major": "1", "minor": "35", "gitVersion": "", "gitCommit": "", "gitTreeState": "", "buildDate": "",
+                   "goVersion": "", "compiler": "", "platform": ""}"#;
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json";
+    stream.write_all(format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).as_bytes()).await.unwrap();
+    stream.flush().await.unwrap();
+    String::from_utf8_lossy(&request[..read]).to_lowercase()
 }
 
 async fn request(access: &Access) -> String {
@@ -85,6 +89,54 @@ async fn the_authority_of_a_file_replaces_all_others() {
     let (config, _) = Access { ca_file: None, ..access }.read().await.unwrap();
     // kube then uses the system's.
     assert_eq!((config.root_cert_file, config.root_cert), (None, None));
+}
+
+#[tokio::test]
+async fn only_servers_of_the_named_authority_are_trusted() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    authority.sign("server", "subjectAltName=IP:127.0.0.1");
+    for (trusted, reached) in [(&authority, true), (&stranger, false)] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let api_url = Some(format!("https://{}", listener.local_addr().unwrap()));
+        let tls = authority.server("server", false);
+        let served = tokio::spawn(async move {
+            let stream = tls.accept(listener.accept().await.unwrap().0).await.ok()?;
+            Some(answer(stream).await)
+        });
+        let ca_file = Some(trusted.file("authority.crt"));
+        let cluster = Cluster::connect(&Access { api_url, ca_file, ..Access::default() }).await.unwrap();
+        assert_eq!(cluster.client.apiserver_version().await.is_ok(), reached);
+        assert_eq!(served.await.unwrap().is_some(), reached);
+    }
+}
+
+#[tokio::test]
+async fn the_named_context_and_namespace_are_used() {
+    let (url, served) = server().await;
+    let kubeconfig = serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "first",
+        "contexts": [
+            {"name": "first", "context": {"cluster": "nowhere", "user": "it", "namespace": "agents"}},
+            {"name": "second", "context": {"cluster": "here", "user": "it", "namespace": "others"}},
+        ],
+        "clusters": [
+            {"name": "nowhere", "cluster": {"server": "http://127.0.0.1:1"}},
+            {"name": "here", "cluster": {"server": url}},
+        ],
+        "users": [{"name": "it", "user": {}}],
+    });
+    let kubeconfig = file(&kubeconfig.to_string());
+    let first = Access { kubeconfig: Some(kubeconfig.path().into()), ..Access::default() };
+    assert_eq!(Cluster::connect(&first).await.unwrap().namespace(), "agents");
+    let second = Access { context: Some("second".into()), ..first };
+    let cluster = Cluster::connect(&second).await.unwrap();
+    assert_eq!(cluster.namespace(), "others");
+    cluster.client.apiserver_version().await.unwrap();
+    assert!(served.await.unwrap().starts_with("get /version"));
+    let named = Access { namespace: Some("mine".into()), ..second };
+    assert_eq!(Cluster::connect(&named).await.unwrap().namespace(), "mine");
 }
 
 #[tokio::test]
