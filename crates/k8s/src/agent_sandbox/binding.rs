@@ -116,15 +116,20 @@ impl AgentSandbox {
         if let Some(node) = lost_node(pod, &container) {
             return Err(Error::NodeLost { pod: label(), node });
         }
-        let container = self.container_in(pod)?;
-        let workdir = self.config.workdir.clone().unwrap_or_default();
-        let channel = ExecChannel::new(self.claims.cluster.client.clone(), container, workdir).checked_just_now(pod);
-        let channel = if self.config.command_filter { channel } else { channel.without_command_filter() };
+        let channel = self.exec_channel(pod)?;
         if let Some(router) = &self.stock {
             return Ok(Handle::new(StockChannel::new(router, channel)).with_env(self.config.env.clone()));
         }
         let channel = PodChannel::new(channel).with_addresses(self.addresses.as_ref(), claim);
         Ok(Handle::new(channel).with_env(self.config.env.clone()))
+    }
+
+    /// The way by exec to a pod that was checked just now, with what podbayd is told when it is started there.
+    fn exec_channel(&self, pod: &Pod) -> Result<ExecChannel> {
+        let container = self.container_in(pod)?;
+        let workdir = self.config.workdir.clone().unwrap_or_default();
+        let channel = ExecChannel::new(self.claims.cluster.client.clone(), container, workdir).checked_just_now(pod);
+        Ok(if self.config.command_filter { channel } else { channel.without_command_filter() })
     }
 
     /// The container to work in, with its pod.
@@ -187,7 +192,24 @@ pub(super) fn default_container(pod: &Pod, wanted: Option<&str>) -> Option<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent_sandbox::Config;
+    use crate::bootstrap;
+    use crate::cluster::Cluster;
     use serde_json::json;
+
+    #[tokio::test]
+    async fn podbayd_is_started_as_the_settings_say() {
+        let spec = json!({"containers": [{"name": "runtime"}]});
+        let pod = serde_json::from_value(json!({"metadata": {"name": "p", "uid": "u"}, "spec": spec})).unwrap();
+        let started = |config: Config| {
+            let provider = AgentSandbox::new(&Cluster::without_api("agents"), config).unwrap();
+            // After the script and its name come its arguments.
+            bootstrap::command(provider.exec_channel(&pod).unwrap().launch()).split_off(4)
+        };
+        assert_eq!(started(Config::default()), [""]);
+        let config = Config { workdir: Some("/data".into()), command_filter: false, ..Config::default() };
+        assert_eq!(started(config), ["/data", "--no-command-filter"]);
+    }
 
     #[test]
     fn the_container_is_the_one_that_is_asked_for_or_the_pods_default() {

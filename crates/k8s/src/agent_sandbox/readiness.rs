@@ -207,6 +207,9 @@ impl AgentSandbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent_sandbox::Config;
+    use crate::cluster::Cluster;
+    use kube::client::Body;
     use serde_json::json;
 
     fn judged(reason: &str, status: &str, readiness: ClaimReadiness) -> Verdict<ClaimFailure> {
@@ -223,6 +226,20 @@ mod tests {
 
     fn usual() -> ClaimReadiness {
         ClaimReadiness::default()
+    }
+
+    /// The API server never answers.
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_may_take_as_long_as_the_settings_say() {
+        type Answer = Result<http::Response<Body>, tower::BoxError>;
+        let silent = tower::service_fn(|_: http::Request<Body>| std::future::pending::<Answer>());
+        let cluster = Cluster::with_client(kube::Client::new(silent, "agents"), "agents");
+        let provider = AgentSandbox::new(&cluster, Config { startup_timeout: 77, ..Config::default() }).unwrap();
+        let claim = json!({"metadata": {"name": "pb-1"}, "spec": {"warmPoolRef": {"name": "python"}}});
+        let begun = Instant::now();
+        let error = provider.until_ready(serde_json::from_value(claim).unwrap(), usual()).await.err().unwrap();
+        assert!(matches!(error, Error::ClaimTimeout { seconds: 77, .. }), "{error}");
+        assert_eq!(begun.elapsed().as_secs(), 77);
     }
 
     #[test]

@@ -42,12 +42,7 @@ impl Raw {
             cluster: &namespace.cluster,
             timeout,
             deadline: Instant::now() + created_within.unwrap_or(timeout),
-            policy: StartupPolicy {
-                container: CONTAINER,
-                wait_for_node: self.config.wait_for_node,
-                fresh: unfinished,
-                pull_patience: self.timing.pull_patience,
-            },
+            policy: startup_policy(&self.config, unfinished, self.timing.pull_patience),
         };
         let pod = match startup.until_running(pod.clone()).await {
             // A creator removes its own sandbox, but this one may have been killed.
@@ -118,6 +113,11 @@ pub(super) fn channel(namespace: &SandboxNamespace, holder: &Holder, config: &Co
     PodChannel::new(if config.command_filter { channel } else { channel.without_command_filter() })
 }
 
+/// What counts as a failure of a pod to start. `fresh` says that nobody has used the sandbox yet.
+pub(super) fn startup_policy(config: &Config, fresh: bool, pull_patience: Duration) -> StartupPolicy<'static> {
+    StartupPolicy { container: CONTAINER, wait_for_node: config.wait_for_node, fresh, pull_patience }
+}
+
 /// Starts podbayd in a new pod: now is the time to find out that it doesn't start there, or that the container ends by itself.
 pub(super) async fn start_podbayd(startup: &StartupWatch<'_>, pod: &Pod, sandbox: &Sandbox) -> Result<()> {
     tokio::select! {
@@ -126,5 +126,25 @@ pub(super) async fn start_podbayd(startup: &StartupWatch<'_>, pod: &Pod, sandbox
             Err(error) => Err(startup.failure(pod).await.unwrap_or(Error::Unusable(error))),
         },
         error = startup.until_failed(pod) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::follow::{Judge, Verdict};
+    use serde_json::json;
+
+    #[test]
+    fn a_node_is_waited_for_where_the_cluster_may_add_one() {
+        let pod: Pod = serde_json::from_value(json!({"metadata": {}, "status": {"phase": "Pending", "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]}}))
+        .unwrap();
+        let verdict = |wait_for_node| {
+            let config = Config { wait_for_node, ..Config::default() };
+            startup_policy(&config, true, Duration::from_secs(40)).judge(&pod)
+        };
+        assert!(matches!(verdict(false), Verdict::Failed(_)));
+        assert_eq!(verdict(true), Verdict::Waiting("no node yet: 0/1 nodes".into()));
     }
 }

@@ -223,6 +223,21 @@ mod tests {
         assert!(ingress(&Config { connection: crate::channel::in_cluster::Connection::Exec, ..with_key }).is_empty());
     }
 
+    #[test]
+    fn what_the_rules_name_is_in_the_policy() {
+        let rules = |config: &Config| serde_json::to_value(policy(config).unwrap().1.spec.unwrap()).unwrap();
+        let from = json!([{"podSelector": {"matchLabels": {"app": "browser"}}}]);
+        let rule = json!([{"from": from, "ports": [{"port": 8080}]}]);
+        let config = Config { ingress: serde_json::from_value(rule).unwrap(), ..config() };
+        let found = rules(&config);
+        assert_eq!((&found["ingress"][0]["from"], &found["ingress"][0]["ports"][0]["port"]), (&from, &json!(8080)));
+        assert_eq!(found["egress"][0]["ports"][1]["port"], 443);
+        // Both directions are closed but for that.
+        let closed = rules(&Config::default());
+        assert_eq!(closed["policyTypes"], json!(["Ingress", "Egress"]));
+        assert_eq!((&closed["ingress"], &closed["egress"]), (&json!([]), &json!([])));
+    }
+
     /// Only the number of rules was compared: a policy that somebody had opened was taken for the closed one.
     #[test]
     fn a_policy_is_compared_whole() {

@@ -242,4 +242,21 @@ mod tests {
             assert_ne!(plain, template(&other).unwrap());
         }
     }
+
+    #[tokio::test]
+    async fn pools_of_different_names_share_neither_pods_nor_a_lease() {
+        let pool = |name: &str| {
+            let config = Arc::new(Config { warm_pool_name: name.into(), ..Config::default() });
+            let namespace = SandboxNamespace::new(crate::cluster::Cluster::without_api("agents"));
+            Pool::new(namespace, config, None).unwrap().shared.clone()
+        };
+        let (one, other) = (pool("one"), pool("other"));
+        assert_eq!(one.metadata().unwrap().labels[POOL], "one");
+        for (selector, of_other) in
+            [(one.waiting_selector(), other.waiting_selector()), (one.warm_selector(), other.warm_selector())]
+        {
+            assert!(selector.contains(&format!("{POOL}=one,")) && selector != of_other, "{selector}");
+        }
+        assert_eq!((one.lock_name().as_str(), other.lock_name().as_str()), ("pb-pool-one", "pb-pool-other"));
+    }
 }

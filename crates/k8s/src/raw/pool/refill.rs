@@ -19,8 +19,8 @@ use crate::error::{Error, Result};
 use crate::lifetime::{LifetimeLimits, age};
 use crate::names::{STATE, TEMPLATE, WARM, WARMING, pointer};
 use crate::pod::health::{ending, is_ready, was_restarted};
-use crate::pod::startup::{PULL_PATIENCE, StartupPolicy, StartupWatch};
-use crate::raw::attach::{channel, start_podbayd};
+use crate::pod::startup::{PULL_PATIENCE, StartupWatch};
+use crate::raw::attach::{channel, start_podbayd, startup_policy};
 use crate::raw::creation::is_quota;
 use crate::raw::lease;
 use crate::raw::manifest::{self, CONTAINER};
@@ -165,12 +165,7 @@ impl Shared {
             cluster: &self.namespace.cluster,
             timeout,
             deadline: Instant::now() + timeout,
-            policy: StartupPolicy {
-                container: CONTAINER,
-                wait_for_node: self.config.wait_for_node,
-                fresh: true,
-                pull_patience: PULL_PATIENCE,
-            },
+            policy: startup_policy(&self.config, true, PULL_PATIENCE),
         };
         let pod = startup.until_running(pod).await?;
         let sandbox = self.sandbox(&pod);
