@@ -11,6 +11,8 @@ mod cleanup;
 mod cluster;
 pub mod doctor;
 mod error;
+#[cfg(test)]
+mod field_examples;
 mod heartbeat;
 pub mod install;
 mod inventory;

@@ -1,14 +1,11 @@
 //! docs/parity.md names tests as proof. Those tests have to exist.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+mod named_tests;
+
+use named_tests::{missing, root};
 
 /// The page's states, as its table of counts lists them.
 const STATES: [&str; 5] = ["yes", "untested", "partly", "no", "—"];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
 
 /// One row: its number, its state and its last cell.
 fn rows(page: &str) -> Vec<(u32, &str, &str)> {
@@ -32,34 +29,16 @@ fn references(cell: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn is_defined(source: &str, test: &str) -> bool {
-    ["fn ", "def ", "class ", "test(\"", "it(\""].iter().any(|before| {
-        source.match_indices(&format!("{before}{test}")).any(|(at, found)| {
-            let after = source[at + found.len()..].chars().next();
-            !after.is_some_and(|next| next.is_alphanumeric() || next == '_')
-        })
-    })
-}
-
 #[test]
 fn every_named_test_exists() {
     let page = std::fs::read_to_string(root().join("docs/parity.md")).expect("docs/parity.md");
     let mut wrong = Vec::new();
-    let mut sources: BTreeMap<&str, Option<String>> = BTreeMap::new();
     let rows = rows(&page);
     for (number, state, shown) in &rows {
         let mut named = 0;
         for reference in references(shown) {
             named += 1;
-            let (path, test) = reference.split_once("::").unwrap_or((reference, ""));
-            let source = sources.entry(path).or_insert_with(|| std::fs::read_to_string(root().join(path)).ok());
-            match source {
-                None => wrong.push(format!("row {number}: there is no {path}")),
-                Some(source) if !test.is_empty() && !is_defined(source, test) => {
-                    wrong.push(format!("row {number}: {path} has no test {test}"));
-                }
-                Some(_) => {}
-            }
+            wrong.extend(missing(reference).map(|why| format!("row {number}: {why}")));
         }
         let commands = shown.contains("`cargo ");
         if *state == "yes" && named == 0 && !commands {

@@ -347,6 +347,9 @@ pub(crate) fn refused(what: &'static str) -> impl Fn(kube::Error) -> Error {
 }
 
 #[cfg(test)]
+mod fields;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -7,6 +7,7 @@ use podbay_client::provider::{Provided, Wanted};
 use super::AgentSandbox;
 use super::binding::{Ahead, launch};
 use super::claims::{Creation, is_ours, not_ours};
+use super::config::Config;
 use super::readiness::{ClaimReadiness, Waited, is_end_of_pod};
 use super::resources::SandboxClaim;
 use crate::api::follow::{UntilDeleted, follow};
@@ -58,16 +59,7 @@ impl AgentSandbox {
     }
 
     pub(super) fn spec_for(&self, wanted: &Wanted) -> Result<SandboxSpec> {
-        let config = &self.config;
-        SandboxSpec::new(
-            wanted,
-            &SpecDefaults {
-                namespace: self.claims.cluster.namespace(),
-                labels: &config.default_labels,
-                label_prefix: &config.label_prefix,
-                limits: LifetimeLimits { ttl: config.ttl, idle_ttl: config.idle_ttl },
-            },
-        )
+        spec_for(&self.config, self.claims.cluster.namespace(), wanted)
     }
 
     /// Creates a claim or attaches to the one of that name; returns nothing when it was deleted meanwhile.
@@ -201,6 +193,17 @@ impl AgentSandbox {
             Err(error) => Err(error),
         }
     }
+}
+
+/// What the claim of a sandbox says that a caller wants, in this namespace.
+pub(super) fn spec_for(config: &Config, namespace: &str, wanted: &Wanted) -> Result<SandboxSpec> {
+    let defaults = SpecDefaults {
+        namespace,
+        labels: &config.default_labels,
+        label_prefix: &config.label_prefix,
+        limits: LifetimeLimits { ttl: config.ttl, idle_ttl: config.idle_ttl },
+    };
+    SandboxSpec::new(wanted, &defaults)
 }
 
 /// Whether a claim can't be used any more, and never will be.

@@ -8,6 +8,7 @@ use podbay_client::Sandbox;
 use podbay_client::provider::{Launch, Provided, Wanted};
 
 use super::attach::channel;
+use super::config::Config;
 use super::lease::{self, Holder};
 use super::manifest::{self, CONTAINER};
 use super::namespace::SandboxNamespace;
@@ -56,7 +57,7 @@ impl Removes for Raw {
 
 impl Raw {
     pub(super) async fn provide(&self, wanted: &Wanted) -> Result<Provided> {
-        let spec = self.spec_for(wanted)?;
+        let spec = spec_for(&self.config, self.home.cluster.namespace(), wanted)?;
         // Whatever can be refused is refused before anything exists.
         manifest::pod(&self.config, &spec.name, &spec.metadata, Default::default(), None, spec.limits.ttl)?;
         let unfinished = Unfinished::new(self, wanted, &spec);
@@ -86,23 +87,6 @@ impl Raw {
             how: "was deleted or replaced while it was being created",
             attempts: ATTEMPTS,
         })
-    }
-
-    fn spec_for(&self, wanted: &Wanted) -> Result<SandboxSpec> {
-        let config = &self.config;
-        let mut spec = SandboxSpec::new(
-            wanted,
-            &SpecDefaults {
-                namespace: self.home.cluster.namespace(),
-                labels: &config.default_labels,
-                label_prefix: &config.label_prefix,
-                limits: LifetimeLimits { ttl: config.ttl, idle_ttl: config.idle_ttl },
-            },
-        )?;
-        if config.namespace_per_sandbox {
-            spec.metadata.labels.insert(HOME.into(), self.home.cluster.namespace.clone());
-        }
-        Ok(spec)
     }
 
     async fn find_or_create(&self, spec: &SandboxSpec, may_exist: bool) -> Result<Provided> {
@@ -423,6 +407,21 @@ impl Raw {
         }
         Ok(Deletion::Changed)
     }
+}
+
+/// What the objects of a sandbox say that a caller wants, in this namespace.
+pub(super) fn spec_for(config: &Config, namespace: &str, wanted: &Wanted) -> Result<SandboxSpec> {
+    let defaults = SpecDefaults {
+        namespace,
+        labels: &config.default_labels,
+        label_prefix: &config.label_prefix,
+        limits: LifetimeLimits { ttl: config.ttl, idle_ttl: config.idle_ttl },
+    };
+    let mut spec = SandboxSpec::new(wanted, &defaults)?;
+    if config.namespace_per_sandbox {
+        spec.metadata.labels.insert(HOME.into(), namespace.to_owned());
+    }
+    Ok(spec)
 }
 
 /// Whether a pod was refused because the namespace has used up its quota.

@@ -1,8 +1,18 @@
-//! Every setting takes effect: each is set to something other than its default, and has to change what providers, rules or the
-//! audit are made of. That a field of raw mode's configuration changes the pod is shown beside the pod's manifest.
+//! Every setting arrives, and some test sees what it does.
+//!
+//! That it arrives is shown here: each is set to something other than its default, and has to change what providers, rules or the
+//! audit are made of. What they then do with it is seen by other tests: `effects.txt` names one for every setting, except for those
+//! that a pod or a claim shows.
 
+#[path = "../../tests/named_tests/mod.rs"]
+mod named_tests;
+
+use super::providers::SHARED_WITH_CLUSTER;
 use super::setting::{Kind, SETTINGS, Setting};
 use super::*;
+
+/// Lines of a setting, a mode or `any`, and the test that sees the setting take effect.
+const EFFECTS: &str = include_str!("effects.txt");
 
 /// Everything that settings decide, apart from `home` and `audit.*`, which touch files.
 fn outcome(config: &Config) -> Vec<String> {
@@ -51,16 +61,50 @@ fn example(setting: &Setting) -> &'static str {
 }
 
 #[test]
-fn every_setting_takes_effect() {
+fn every_setting_arrives() {
     let default = outcome(&Config::default());
     for setting in SETTINGS {
         match setting.key {
             "home" => home_takes_effect(),
             // Tests of their own below.
             "audit.file" | "audit.strict" | "audit.max_bytes" | "audit.keep" => {}
-            key => assert_ne!(outcome(&with(key, example(setting))), default, "{key} has no effect"),
+            key => assert_ne!(outcome(&with(key, example(setting))), default, "{key} doesn't arrive"),
         }
     }
+}
+
+/// Whether the table of the object that is a sandbox in a mode has the field that a setting fills.
+fn is_shown_by_the_object(setting: &Setting, mode: &str) -> bool {
+    let (section, table) = match mode {
+        "raw" => ("raw.", "crates/k8s/src/raw/manifest/fields.rs"),
+        "agent-sandbox" => ("agent_sandbox.", "crates/k8s/src/agent_sandbox/claims/fields.rs"),
+        _ => return false,
+    };
+    let shared = SHARED_WITH_CLUSTER.iter().find(|(key, _)| *key == setting.key).map(|(_, field)| *field);
+    let Some(field) = shared.or_else(|| setting.key.strip_prefix(section)) else { return false };
+    // Without white space, as a row may have several lines.
+    let table: String = std::fs::read_to_string(named_tests::root().join(table)).unwrap().split_whitespace().collect();
+    table.contains(&format!("({field:?},"))
+}
+
+#[test]
+fn every_setting_has_a_test_that_sees_it_take_effect() {
+    let mut wrong = Vec::new();
+    let mut rows = Vec::new();
+    for line in EFFECTS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let [key, mode, test] = line.split_whitespace().collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let setting = lookup::find(key).unwrap_or_else(|| panic!("{key} isn't a setting"));
+        assert!(mode == "any" || setting.modes().contains(&mode), "{key} isn't a setting of mode {mode}");
+        assert!(test.contains("::"), "{key}: name a test in the file {test}");
+        wrong.extend(named_tests::missing(test).map(|why| format!("{key}: {why}")));
+        rows.push((key, mode));
+    }
+    for setting in SETTINGS {
+        let has_row = |mode: &str| rows.iter().any(|(key, of)| *key == setting.key && (*of == mode || *of == "any"));
+        let unseen = setting.modes().iter().filter(|mode| !has_row(mode) && !is_shown_by_the_object(setting, mode));
+        wrong.extend(unseen.map(|mode| format!("{} in mode {mode}: no test sees it take effect", setting.key)));
+    }
+    assert!(wrong.is_empty(), "effects.txt:\n{}", wrong.join("\n"));
 }
 
 fn home_takes_effect() {

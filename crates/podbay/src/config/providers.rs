@@ -14,7 +14,7 @@ use super::value::quantity;
 use super::{Config, ConfigError, bad, lookup};
 
 /// Settings of all modes, and the fields of the configuration of a mode on a cluster that they fill.
-const SHARED_WITH_CLUSTER: [(&str, &str); 8] = [
+pub(super) const SHARED_WITH_CLUSTER: [(&str, &str); 8] = [
     ("env", "env"),
     ("labels", "default_labels"),
     ("ttl", "ttl"),
