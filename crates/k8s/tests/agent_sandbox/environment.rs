@@ -26,12 +26,13 @@ async fn every_command_has_the_environment_that_was_asked_for() -> Result<()> {
     ensure!(matches!(&ended.state, podbay_client::State::Exited(exit) if exit.code == 0), "{ended:?}");
     provider.delete(&made.id).await?;
 
-    let cold = Config { claim_env: [("C".to_owned(), "in the pod".to_owned())].into(), ..warm };
+    let claim_env = [("C".to_owned(), "in the pod".to_owned())].into();
+    let cold = Config { claim_env, workdir: Some("/usr".into()), ..warm };
     let provider = place.provider(cold)?;
     let made = provider.get_or_create(&Wanted::default()).await?;
     ensure!(made.launch == Some(Launch::Cold), "{made:?}");
-    let output = made.sandbox.run("echo $A, $C; tr '\\0' '\\n' </proc/1/environ | grep ^C=").await?;
-    ensure!(output.text() == "from the settings, in the pod\nC=in the pod\n", "{}", output.text());
+    let output = made.sandbox.run("echo $A, $C; tr '\\0' '\\n' </proc/1/environ | grep ^C=; pwd").await?;
+    ensure!(output.text() == "from the settings, in the pod\nC=in the pod\n/usr\n", "{}", output.text());
     provider.delete(&made.id).await?;
     Ok(())
 }
