@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod counting;
-#[path = "agent_sandbox/place.rs"]
+#[path = "agent_sandbox/fixture.rs"]
 #[allow(dead_code, reason = "the other tests use the rest")]
-mod place;
+mod fixture;
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ use rig::faults::{start_api_server, stop_api_server};
 use serde_json::json;
 use tokio::task::{JoinSet, spawn_blocking};
 
-use place::{ALL, Place, template, wanted};
+use fixture::{ALL, Fixture, template, wanted};
 
 const SECONDS: u32 = 10;
 
@@ -62,21 +62,21 @@ async fn one_of_many(provider: AgentSandbox, name: String) -> Result<Vec<String>
 }
 
 /// A provider that reaches sandboxes by a tunnel to the router.
-fn through_the_router(place: &Place, key_file: &std::path::Path) -> Result<AgentSandbox> {
+fn through_the_router(fixture: &Fixture, key_file: &std::path::Path) -> Result<AgentSandbox> {
     std::fs::write(key_file, PrivateKey::from_seed([7; 32]).secret_text())?;
-    let cluster = Cluster::with_client(place.cluster.admin(), place.namespace.name());
+    let cluster = Cluster::with_client(fixture.cluster.admin(), fixture.namespace.name());
     let private_key_file = key_file.to_str().map(str::to_owned);
     Ok(AgentSandbox::new(&cluster, Config { connection: Connection::Tunnel, private_key_file, ..template("debian") })?)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn controller_and_api_server_may_restart_while_claims_are_made_and_used() -> Result<()> {
-    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
-    place.template("debian", rig::DEBIAN, json!({"networkPolicyManagement": "Unmanaged"})).await?;
-    place.pool("debian", "debian", 2).await?;
+    let Some(fixture) = Fixture::new(ALL).await? else { return Ok(()) };
+    fixture.template("debian", rig::DEBIAN, json!({"networkPolicyManagement": "Unmanaged"})).await?;
+    fixture.pool("debian", "debian", 2).await?;
     let dir = tempfile::tempdir()?;
     let file = dir.path().join("kubeconfig");
-    std::fs::write(&file, place.namespace.access().kubeconfig())?;
+    std::fs::write(&file, fixture.namespace.access().kubeconfig())?;
     let access = Access { kubeconfig: Some(file), ..Access::default() };
     let provider = AgentSandbox::new(&Cluster::connect(&access).await?, template("debian"))?;
     let made = provider.get_or_create(&wanted("pb-used")).await?;
@@ -85,7 +85,7 @@ async fn controller_and_api_server_may_restart_while_claims_are_made_and_used() 
     while made.sandbox.read(&Read::new("ran")).await.is_err() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let routed = through_the_router(&place, &dir.path().join("key"))?;
+    let routed = through_the_router(&fixture, &dir.path().join("key"))?;
     let through = routed.get_or_create(&wanted("pb-routed")).await?;
     let mut routed_exec = through.sandbox.spawn(counting::command(SECONDS)).await?;
     let mut load = JoinSet::new();
@@ -98,13 +98,13 @@ async fn controller_and_api_server_may_restart_while_claims_are_made_and_used() 
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
     // The router's too: every connection through it breaks.
-    let controllers: Api<Pod> = Api::namespaced(place.cluster.admin(), "agent-sandbox-system");
+    let controllers: Api<Pod> = Api::namespaced(fixture.cluster.admin(), "agent-sandbox-system");
     for pod in controllers.list(&ListParams::default()).await?.items {
         let name = pod.metadata.name.unwrap_or_default();
         controllers.delete(&name, &DeleteParams::default().grace_period(0)).await?;
     }
     tokio::time::sleep(Duration::from_millis(700)).await;
-    let cluster = rig::Cluster::clone(&place.cluster);
+    let cluster = rig::Cluster::clone(&fixture.cluster);
     let stopped = cluster.clone();
     spawn_blocking(move || stop_api_server(&stopped)).await??;
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -122,5 +122,5 @@ async fn controller_and_api_server_may_restart_while_claims_are_made_and_used() 
         }
     }
     ensure!(provider.delete("pb-used").await?);
-    place.only_pools_are_left(2).await.context("after the outage")
+    fixture.only_pools_are_left(2).await.context("after the outage")
 }

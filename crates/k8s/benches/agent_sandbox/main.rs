@@ -2,12 +2,12 @@
 //! pod's address beside the stock runtime's HTTP API. Everything is measured in the cluster's network.
 #![allow(clippy::unwrap_used, missing_docs, reason = "this is a benchmark")]
 
+#[path = "../../tests/agent_sandbox/fixture.rs"]
+#[allow(dead_code, reason = "the tests use the rest")]
+mod fixture;
 #[path = "../../../client/benches/measure/mod.rs"]
 mod measure;
 mod operations;
-#[path = "../../tests/agent_sandbox/place.rs"]
-#[allow(dead_code, reason = "the tests use the rest")]
-mod place;
 #[path = "../stock_http/mod.rs"]
 mod stock_http;
 mod transfers;
@@ -27,8 +27,8 @@ use podbay_k8s::keys::PrivateKey;
 use podbay_k8s::{Access, Cluster, raw};
 use serde_json::json;
 
+use fixture::{ALL, Fixture, eventually};
 use measure::{Samples, Table};
-use place::{ALL, Place, eventually};
 
 const ROUNDS: usize = 20;
 
@@ -54,11 +54,12 @@ async fn main() {
     if let Ok(namespace) = std::env::var(INSIDE) {
         return measure(&Inside::new(&namespace).await).await;
     }
-    let place = Place::new(ALL).await.unwrap().expect("this needs a cluster: use `cargo xtask bench agent-sandbox`");
+    let fixture =
+        Fixture::new(ALL).await.unwrap().expect("this needs a cluster: use `cargo xtask bench agent-sandbox`");
     let arch = std::env::consts::ARCH;
     let image =
         rig::Runtime::Debian.image(podbay_embed::daemon(arch).unwrap(), podbay_embed::digest(arch).unwrap()).unwrap();
-    place.cluster.add_images(&[image]).unwrap();
+    fixture.cluster.add_images(&[image]).unwrap();
     for (name, image, replicas) in
         [(PLAIN, rig::DEBIAN, 2), (RUNTIME, rig::PODBAY_RUNTIME, 2), (COLD, rig::PODBAY_RUNTIME, 0)]
     {
@@ -82,14 +83,17 @@ async fn main() {
             podbayd_in_image,
             runtime_api: false,
         };
-        let install =
-            Install { namespace: place.namespace.name().into(), template: Some(template), ..Install::new(ALL.needs()) };
-        place.cluster.apply(&install.manifests().unwrap()).unwrap();
+        let install = Install {
+            namespace: fixture.namespace.name().into(),
+            template: Some(template),
+            ..Install::new(ALL.needs())
+        };
+        fixture.cluster.apply(&install.manifests().unwrap()).unwrap();
     }
-    place.cluster.apply(&stock_template(place.namespace.name())).unwrap();
+    fixture.cluster.apply(&stock_template(fixture.namespace.name())).unwrap();
     let own = std::env::current_exe().unwrap();
-    let mut inside = place.cluster.inside(own.to_str().unwrap()).unwrap();
-    let measured = inside.env(INSIDE, place.namespace.name()).status().unwrap();
+    let mut inside = fixture.cluster.inside(own.to_str().unwrap()).unwrap();
+    let measured = inside.env(INSIDE, fixture.namespace.name()).status().unwrap();
     assert!(measured.success());
 }
 

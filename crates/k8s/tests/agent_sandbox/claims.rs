@@ -9,14 +9,14 @@ use podbay_client::files::{Read, Write};
 use podbay_client::provider::{Launch, Phase, PoolStatus, Provider, Query, Wanted};
 use serde_json::json;
 
-use crate::place::{ALL, Place, eventually, template, wanted};
+use crate::fixture::{ALL, Fixture, eventually, template, wanted};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_warm_claim_becomes_a_sandbox_that_others_find() -> Result<()> {
-    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
-    place.template("debian", rig::DEBIAN, json!({})).await?;
-    place.pool("debian", "debian", 1).await?;
-    let provider = place.provider(template("debian"))?;
+    let Some(fixture) = Fixture::new(ALL).await? else { return Ok(()) };
+    fixture.template("debian", rig::DEBIAN, json!({})).await?;
+    fixture.pool("debian", "debian", 1).await?;
+    let provider = fixture.provider(template("debian"))?;
     let status = provider.pool_status().await?;
     ensure!(status == PoolStatus { available: 1, active: 0, total: 1, target: 1 }, "{status:?}");
 
@@ -30,13 +30,13 @@ async fn a_warm_claim_becomes_a_sandbox_that_others_find() -> Result<()> {
     made.sandbox.write(&Write::new("a"), "kept\n").await?;
 
     // Another process with the same id gets the same one; so does one that only knows the name.
-    let other = place.provider(template("debian"))?;
+    let other = fixture.provider(template("debian"))?;
     let found = other.get_or_create(&wanted("pb-one")).await?;
     ensure!(!found.created && found.sandbox.read(&Read::new("a")).await?.1.starts_with(b"kept"));
-    let again = other.reconnect(&format!("{}/pb-one", place.namespace.name())).await?;
+    let again = other.reconnect(&format!("{}/pb-one", fixture.namespace.name())).await?;
     ensure!(again.sandbox.hello().await?.instance == made.sandbox.hello().await?.instance);
 
-    let claim = place.claim("pb-one").await?;
+    let claim = fixture.claim("pb-one").await?;
     ensure!(claim["spec"]["lifecycle"]["shutdownPolicy"] == "Delete", "{claim}");
     ensure!(claim["metadata"]["labels"]["agents.x-k8s.io/created-by"] == "podbay", "{claim}");
     let requested = &claim["metadata"]["annotations"]["agents.x-k8s.io/client-first-requested-at"];
@@ -63,15 +63,15 @@ async fn a_warm_claim_becomes_a_sandbox_that_others_find() -> Result<()> {
 
     ensure!(provider.delete("pb-one").await? && !provider.delete("pb-one").await?);
     ensure!(matches!(provider.reconnect("pb-one").await, Err(podbay_client::Error::SandboxNotFound(_))));
-    place.only_pools_are_left(1).await
+    fixture.only_pools_are_left(1).await
 }
 
 /// The template's own image, with upstream's runtime in it: it has a working directory of its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_stock_runtimes_image_works_as_it_is() -> Result<()> {
-    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
-    place.cluster.add_warm_pool(place.namespace.name(), 1)?;
-    let provider = place.provider(podbay_k8s::agent_sandbox::Config {
+    let Some(fixture) = Fixture::new(ALL).await? else { return Ok(()) };
+    fixture.cluster.add_warm_pool(fixture.namespace.name(), 1)?;
+    let provider = fixture.provider(podbay_k8s::agent_sandbox::Config {
         warm_pool_name: Some("python".into()),
         template_name: None,
         ..template("python")
@@ -85,27 +85,27 @@ async fn the_stock_runtimes_image_works_as_it_is() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_that_want_the_same_sandbox_get_one() -> Result<()> {
-    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
-    place.template("debian", rig::DEBIAN, json!({})).await?;
-    place.pool("debian", "debian", 2).await?;
+    let Some(fixture) = Fixture::new(ALL).await? else { return Ok(()) };
+    fixture.template("debian", rig::DEBIAN, json!({})).await?;
+    fixture.pool("debian", "debian", 2).await?;
     let calls = (0..8).map(|_| async {
-        let provider = place.provider(template("debian"))?;
+        let provider = fixture.provider(template("debian"))?;
         let made = provider.get_or_create(&wanted("pb-shared")).await?;
         anyhow::Ok((made.created, made.sandbox.hello().await?.instance))
     });
     let all = try_join_all(calls).await?;
     ensure!(all.iter().filter(|(created, _)| *created).count() == 1, "{all:?}");
     ensure!(all.iter().all(|(_, instance)| *instance == all[0].1), "{all:?}");
-    ensure!(place.provider(template("debian"))?.delete("pb-shared").await?);
-    place.only_pools_are_left(2).await
+    ensure!(fixture.provider(template("debian"))?.delete("pb-shared").await?);
+    fixture.only_pools_are_left(2).await
 }
 
 /// A cold Sandbox has its claim's name, and the controller refuses to give it to another claim while it exists.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_can_be_used_again_at_once() -> Result<()> {
-    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
-    place.template("debian", rig::DEBIAN, json!({})).await?;
-    let provider = place.provider(template("debian"))?;
+    let Some(fixture) = Fixture::new(ALL).await? else { return Ok(()) };
+    fixture.template("debian", rig::DEBIAN, json!({})).await?;
+    let provider = fixture.provider(template("debian"))?;
     let mut before = String::new();
     for round in 0..3 {
         let made = provider.get_or_create(&wanted("pb-again")).await.with_context(|| format!("round {round}"))?;
@@ -115,44 +115,45 @@ async fn a_name_can_be_used_again_at_once() -> Result<()> {
         before = instance;
         ensure!(provider.delete("pb-again").await?);
     }
-    place.only_pools_are_left(0).await
+    fixture.only_pools_are_left(0).await
 }
 
 /// A template without a pool gets one that keeps nothing ready.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_template_without_a_pool_can_be_used() -> Result<()> {
-    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
-    place.template("busybox", rig::BUSYBOX, json!({})).await?;
-    let provider = place.provider(template("busybox"))?;
+    let Some(fixture) = Fixture::new(ALL).await? else { return Ok(()) };
+    fixture.template("busybox", rig::BUSYBOX, json!({})).await?;
+    let provider = fixture.provider(template("busybox"))?;
     let made = provider.get_or_create(&Wanted::default()).await?;
     ensure!(made.launch == Some(Launch::Cold) && made.sandbox.run("echo hi").await?.text() == "hi\n");
-    let pool = serde_json::to_value(place.objects("SandboxWarmPool").get("busybox").await?)?;
+    let pool = serde_json::to_value(fixture.objects("SandboxWarmPool").get("busybox").await?)?;
     ensure!(pool["spec"]["replicas"] == 0 && pool["spec"]["sandboxTemplateRef"]["name"] == "busybox", "{pool}");
     ensure!(provider.delete(&made.id).await?);
-    place.only_pools_are_left(0).await
+    fixture.only_pools_are_left(0).await
 }
 
 /// Claims of other programs are theirs, unless they are meant to be used; even then they stay when we are done.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_of_another_program_is_used_only_on_request_and_left_alone() -> Result<()> {
-    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
-    place.template("debian", rig::DEBIAN, json!({})).await?;
-    place.pool("debian", "debian", 1).await?;
+    let Some(fixture) = Fixture::new(ALL).await? else { return Ok(()) };
+    fixture.template("debian", rig::DEBIAN, json!({})).await?;
+    fixture.pool("debian", "debian", 1).await?;
     let theirs = json!({
         "apiVersion": "extensions.agents.x-k8s.io/v1beta1", "kind": "SandboxClaim", "metadata": {"name": "theirs"},
         "spec": {"warmPoolRef": {"name": "debian"}},
     });
-    place.objects("SandboxClaim").create(&Default::default(), &serde_json::from_value(theirs)?).await?;
-    let careful = place.provider(template("debian"))?;
+    fixture.objects("SandboxClaim").create(&Default::default(), &serde_json::from_value(theirs)?).await?;
+    let careful = fixture.provider(template("debian"))?;
     for refused in [careful.reconnect("theirs").await.err(), careful.get_or_create(&wanted("theirs")).await.err()] {
         let message = refused.context("another's claim was used")?.to_string();
         ensure!(message.contains("isn't a Podbay sandbox"), "{message}");
     }
-    let provider = place.provider(podbay_k8s::agent_sandbox::Config { foreign_claims: true, ..template("debian") })?;
+    let provider =
+        fixture.provider(podbay_k8s::agent_sandbox::Config { foreign_claims: true, ..template("debian") })?;
     let found = provider.reconnect("theirs").await?;
     ensure!(!found.created && found.sandbox.run("echo hi").await?.text() == "hi\n");
     ensure!(provider.delete("theirs").await.is_err(), "another's claim was deleted");
     let cleaned = provider.cleanup(Some(Duration::ZERO)).await?;
-    ensure!(cleaned.deleted.is_empty() && place.claim("theirs").await?["spec"]["lifecycle"].is_null(), "{cleaned:?}");
+    ensure!(cleaned.deleted.is_empty() && fixture.claim("theirs").await?["spec"]["lifecycle"].is_null(), "{cleaned:?}");
     Ok(())
 }

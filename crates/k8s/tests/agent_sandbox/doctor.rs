@@ -5,7 +5,7 @@ use podbay_k8s::Cluster;
 use podbay_k8s::doctor::{Depth, Doctor, Report, State};
 use serde_json::json;
 
-use crate::place::{ALL, Place, template};
+use crate::fixture::{ALL, Fixture, template};
 
 fn state(report: &Report, check: &str) -> Option<State> {
     report.findings.iter().filter(|finding| finding.check == check).map(|finding| finding.state).max()
@@ -13,8 +13,8 @@ fn state(report: &Report, check: &str) -> Option<State> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_doctor_examines_a_cluster_with_the_controller() -> Result<()> {
-    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
-    let cluster = || Cluster::with_client(place.namespace.client(), place.namespace.name());
+    let Some(fixture) = Fixture::new(ALL).await? else { return Ok(()) };
+    let cluster = || Cluster::with_client(fixture.namespace.client(), fixture.namespace.name());
     // Nothing is there yet but the controller.
     let report = Doctor::agent_sandbox(cluster(), template("podbay"))?.examine(Depth::Full).await;
     ensure!(!report.usable && state(&report, "crds") == Some(State::Ok), "{report:?}");
@@ -23,8 +23,8 @@ async fn the_doctor_examines_a_cluster_with_the_controller() -> Result<()> {
     ensure!(fix.starts_with("podbay install agent-sandbox"), "{report:?}");
 
     // A template that leaves things open works, and says what.
-    place.template("podbay", rig::DEBIAN, json!({})).await?;
-    place.pool("podbay", "podbay", 1).await?;
+    fixture.template("podbay", rig::DEBIAN, json!({})).await?;
+    fixture.pool("podbay", "podbay", 1).await?;
     let doctor = Doctor::agent_sandbox(cluster(), template("podbay"))?;
     let report = doctor.examine(Depth::Full).await;
     ensure!(report.usable && state(&report, "start") == Some(State::Ok), "{report:?}");
@@ -36,17 +36,17 @@ async fn the_doctor_examines_a_cluster_with_the_controller() -> Result<()> {
         state(&report, "rights") == Some(State::Ok) && state(&report, "neighbours") == Some(State::Ok),
         "{report:?}"
     );
-    place.only_pools_are_left(1).await
+    fixture.only_pools_are_left(1).await
 }
 
 /// An account without a right is told which, and how to grant it.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_doctor_names_missing_rights() -> Result<()> {
     let features = podbay_k8s::agent_sandbox::Features { suspends: false, ..ALL };
-    let Some(place) = Place::new(features).await? else { return Ok(()) };
-    place.template("podbay", rig::DEBIAN, json!({})).await?;
-    place.pool("podbay", "podbay", 0).await?;
-    let cluster = Cluster::with_client(place.namespace.client(), place.namespace.name());
+    let Some(fixture) = Fixture::new(features).await? else { return Ok(()) };
+    fixture.template("podbay", rig::DEBIAN, json!({})).await?;
+    fixture.pool("podbay", "podbay", 0).await?;
+    let cluster = Cluster::with_client(fixture.namespace.client(), fixture.namespace.name());
     let report = Doctor::agent_sandbox(cluster, template("podbay"))?.examine(Depth::Quick).await;
     let finding = report.findings.iter().find(|finding| finding.what == "rights: sandboxes");
     ensure!(finding.is_some_and(|finding| finding.detail.contains("may not watch, patch")), "{report:?}");

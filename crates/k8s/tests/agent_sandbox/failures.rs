@@ -8,7 +8,7 @@ use podbay_k8s::Error;
 use podbay_k8s::agent_sandbox::{Config, Features};
 use serde_json::json;
 
-use crate::place::{ALL, Place, template, wanted};
+use crate::fixture::{ALL, Fixture, template, wanted};
 
 fn cause(error: &podbay_client::Error) -> Option<&Error> {
     match error {
@@ -19,33 +19,33 @@ fn cause(error: &podbay_client::Error) -> Option<&Error> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_templates_and_pools_are_named() -> Result<()> {
-    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
+    let Some(fixture) = Fixture::new(ALL).await? else { return Ok(()) };
     let start = Instant::now();
-    let error = place.provider(template("nope"))?.get_or_create(&Wanted::default()).await.unwrap_err();
+    let error = fixture.provider(template("nope"))?.get_or_create(&Wanted::default()).await.unwrap_err();
     ensure!(matches!(cause(&error), Some(Error::TemplateNotFound { template, .. }) if template == "nope"), "{error}");
     let config = Config { warm_pool_name: Some("no-pool".into()), ..template("nope") };
-    let error = place.provider(config)?.get_or_create(&Wanted::default()).await.unwrap_err();
+    let error = fixture.provider(config)?.get_or_create(&Wanted::default()).await.unwrap_err();
     ensure!(matches!(cause(&error), Some(Error::WarmPoolNotFound { pool, .. }) if pool == "no-pool"), "{error}");
     // The pool exists, and its template doesn't.
-    place.pool("empty", "gone", 0).await?;
+    fixture.pool("empty", "gone", 0).await?;
     let config = Config { warm_pool_name: Some("empty".into()), template_name: None, ..template("x") };
-    let error = place.provider(config)?.get_or_create(&Wanted::default()).await.unwrap_err();
+    let error = fixture.provider(config)?.get_or_create(&Wanted::default()).await.unwrap_err();
     ensure!(matches!(cause(&error), Some(Error::TemplateNotFound { template, .. }) if template == "gone"), "{error}");
     ensure!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
-    place.only_pools_are_left(0).await
+    fixture.only_pools_are_left(0).await
 }
 
 /// Without the right to create pools, the error has what somebody else has to apply.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_account_that_may_not_create_pools_is_told_what_to_apply() -> Result<()> {
-    let Some(place) = Place::new(Features { creates_pools: false, ..ALL }).await? else { return Ok(()) };
-    place.template("lonely", rig::DEBIAN, json!({})).await?;
-    let error = place.provider(template("lonely"))?.get_or_create(&Wanted::default()).await.unwrap_err();
+    let Some(fixture) = Fixture::new(Features { creates_pools: false, ..ALL }).await? else { return Ok(()) };
+    fixture.template("lonely", rig::DEBIAN, json!({})).await?;
+    let error = fixture.provider(template("lonely"))?.get_or_create(&Wanted::default()).await.unwrap_err();
     let Some(Error::NoPoolForTemplate { yaml, .. }) = cause(&error) else { anyhow::bail!("{error}") };
-    place
+    fixture
         .cluster
-        .apply(&yaml.replace("metadata: {", &format!("metadata: {{namespace: {}, ", place.namespace.name())))?;
-    let provider = place.provider(template("lonely"))?;
+        .apply(&yaml.replace("metadata: {", &format!("metadata: {{namespace: {}, ", fixture.namespace.name())))?;
+    let provider = fixture.provider(template("lonely"))?;
     let made = provider.get_or_create(&Wanted::default()).await.context("after applying what the error says")?;
     ensure!(provider.delete(&made.id).await?);
     Ok(())
@@ -54,23 +54,23 @@ async fn an_account_that_may_not_create_pools_is_told_what_to_apply() -> Result<
 /// The claim itself only says that it isn't ready.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_cannot_start_fails_with_its_reason() -> Result<()> {
-    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
-    place.template("broken", "localhost/no-such-image:1", json!({})).await?;
+    let Some(fixture) = Fixture::new(ALL).await? else { return Ok(()) };
+    fixture.template("broken", "localhost/no-such-image:1", json!({})).await?;
     let start = Instant::now();
-    let error = place.provider(template("broken"))?.get_or_create(&wanted("pb-broken")).await.unwrap_err();
+    let error = fixture.provider(template("broken"))?.get_or_create(&wanted("pb-broken")).await.unwrap_err();
     ensure!(matches!(cause(&error), Some(Error::Startup { .. })), "{error}");
     ensure!(error.to_string().contains("ErrImageNeverPull"), "{error}");
     ensure!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
-    place.only_pools_are_left(0).await
+    fixture.only_pools_are_left(0).await
 }
 
 /// A caller that gives up leaves no sandbox that nobody knows.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sandbox_that_nobody_waits_for_is_removed() -> Result<()> {
-    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
-    place.template("debian", rig::DEBIAN, json!({})).await?;
-    place.pool("debian", "debian", 0).await?;
-    let provider = place.provider(template("debian"))?;
+    let Some(fixture) = Fixture::new(ALL).await? else { return Ok(()) };
+    fixture.template("debian", rig::DEBIAN, json!({})).await?;
+    fixture.pool("debian", "debian", 0).await?;
+    let provider = fixture.provider(template("debian"))?;
     for millis in [5, 50, 200, 500] {
         let nothing = Wanted::default();
         let creating = provider.get_or_create(&nothing);
@@ -78,18 +78,18 @@ async fn a_sandbox_that_nobody_waits_for_is_removed() -> Result<()> {
     }
     // The last removal happens two seconds later.
     tokio::time::sleep(Duration::from_secs(3)).await;
-    place.only_pools_are_left(0).await
+    fixture.only_pools_are_left(0).await
 }
 
 /// An evicted pod is replaced by the controller, with an empty one. What was open says so, and the next caller gets the new one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_is_lost_is_reported_and_its_successor_is_found() -> Result<()> {
-    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
-    place.template("debian", rig::DEBIAN, json!({})).await?;
-    let provider = place.provider(template("debian"))?;
+    let Some(fixture) = Fixture::new(ALL).await? else { return Ok(()) };
+    fixture.template("debian", rig::DEBIAN, json!({})).await?;
+    let provider = fixture.provider(template("debian"))?;
     let made = provider.get_or_create(&wanted("pb-evicted")).await?;
     made.sandbox.run("touch mine").await?;
-    place.pods().delete("pb-evicted", &Default::default()).await?;
+    fixture.pods().delete("pb-evicted", &Default::default()).await?;
     let start = Instant::now();
     let error = loop {
         match made.sandbox.run("true").await {
@@ -109,20 +109,20 @@ async fn a_pod_that_is_lost_is_reported_and_its_successor_is_found() -> Result<(
     };
     ensure!(!found.created && found.sandbox.run("ls mine 2>/dev/null || echo new").await?.text() == "new\n");
     ensure!(provider.delete("pb-evicted").await?);
-    place.only_pools_are_left(0).await
+    fixture.only_pools_are_left(0).await
 }
 
 /// A creator that can't use its sandbox once deleted it under those who could.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_creator_that_fails_leaves_the_sandbox_to_whoever_has_attached() -> Result<()> {
-    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
-    place.template("debian", rig::DEBIAN, json!({})).await?;
-    place.pool("debian", "debian", 0).await?;
-    let failing = place.provider(Config { container: Some("nope".into()), ..template("debian") })?;
-    let working = place.provider(template("debian"))?;
+    let Some(fixture) = Fixture::new(ALL).await? else { return Ok(()) };
+    fixture.template("debian", rig::DEBIAN, json!({})).await?;
+    fixture.pool("debian", "debian", 0).await?;
+    let failing = fixture.provider(Config { container: Some("nope".into()), ..template("debian") })?;
+    let working = fixture.provider(template("debian"))?;
     let both = wanted("pb-both");
     let (failed, attached) = tokio::join!(failing.get_or_create(&both), async {
-        crate::place::eventually("the claim exists", || async { Ok(place.claim("pb-both").await.is_ok()) }).await?;
+        crate::fixture::eventually("the claim exists", || async { Ok(fixture.claim("pb-both").await.is_ok()) }).await?;
         anyhow::Ok(working.get_or_create(&both).await?)
     });
     ensure!(failed.is_err());
@@ -131,5 +131,5 @@ async fn a_creator_that_fails_leaves_the_sandbox_to_whoever_has_attached() -> Re
     ensure!(working.delete("pb-both").await?);
     // With nobody else there, nothing is left.
     ensure!(failing.get_or_create(&wanted("pb-alone")).await.is_err());
-    place.only_pools_are_left(0).await
+    fixture.only_pools_are_left(0).await
 }

@@ -9,17 +9,17 @@ use podbay_k8s::channel::in_cluster::Connection;
 use podbay_k8s::{Access, Cluster, keys};
 use serde_json::json;
 
-use crate::place::{ALL, Place, template, wanted};
+use crate::fixture::{ALL, Fixture, template, wanted};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claims_pod_is_reached_at_its_own_address() -> Result<()> {
     if let Some(namespace) = rig::inside() {
         return in_the_nodes_network(&namespace).await;
     }
-    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
-    place.template("debian", rig::DEBIAN, json!({"networkPolicyManagement": "Unmanaged"})).await?;
-    place.pool("debian", "debian", 1).await?;
-    place.namespace.run_test_inside("in_cluster::a_claims_pod_is_reached_at_its_own_address").await
+    let Some(fixture) = Fixture::new(ALL).await? else { return Ok(()) };
+    fixture.template("debian", rig::DEBIAN, json!({"networkPolicyManagement": "Unmanaged"})).await?;
+    fixture.pool("debian", "debian", 1).await?;
+    fixture.namespace.run_test_inside("in_cluster::a_claims_pod_is_reached_at_its_own_address").await
 }
 
 async fn in_the_nodes_network(namespace: &str) -> Result<()> {

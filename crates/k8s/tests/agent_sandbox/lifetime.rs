@@ -6,14 +6,14 @@ use anyhow::{Result, ensure};
 use podbay_client::provider::{Phase, Provider, Wanted};
 use serde_json::json;
 
-use crate::place::{ALL, Place, eventually, template, wanted};
+use crate::fixture::{ALL, Fixture, eventually, template, wanted};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_idle_ends_and_what_is_busy_stays() -> Result<()> {
-    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
-    place.template("debian", rig::DEBIAN, json!({})).await?;
-    place.pool("debian", "debian", 2).await?;
-    let provider = place.provider(template("debian"))?;
+    let Some(fixture) = Fixture::new(ALL).await? else { return Ok(()) };
+    fixture.template("debian", rig::DEBIAN, json!({})).await?;
+    fixture.pool("debian", "debian", 2).await?;
+    let provider = fixture.provider(template("debian"))?;
     // Renewed at half of it: a busy machine may be late by the other half.
     let idle_ttl = Some(Duration::from_secs(30));
     let idle = provider.get_or_create(&Wanted { idle_ttl, ..wanted("pb-idle") }).await?;
@@ -33,16 +33,16 @@ async fn what_is_idle_ends_and_what_is_busy_stays() -> Result<()> {
     let error = short.sandbox.run("sleep 60").await;
     ensure!(error.is_err() || !error?.success());
     drop(busy);
-    place.only_pools_are_left(2).await
+    fixture.only_pools_are_left(2).await
 }
 
 /// A name whose sandbox is about to end, or has just ended, gives a new one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sandbox_that_has_ended_makes_room_for_its_successor() -> Result<()> {
-    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
-    place.template("debian", rig::DEBIAN, json!({})).await?;
-    place.pool("debian", "debian", 1).await?;
-    let provider = place.provider(template("debian"))?;
+    let Some(fixture) = Fixture::new(ALL).await? else { return Ok(()) };
+    fixture.template("debian", rig::DEBIAN, json!({})).await?;
+    fixture.pool("debian", "debian", 1).await?;
+    let provider = fixture.provider(template("debian"))?;
     // On a busy machine a few seconds pass before the first answer.
     let ttl = Duration::from_secs(10);
     let first = provider.get_or_create(&Wanted { ttl: Some(ttl), ..wanted("pb-thread") }).await?;
@@ -61,10 +61,10 @@ async fn a_sandbox_that_has_ended_makes_room_for_its_successor() -> Result<()> {
 /// The reaper removes what nobody has used for long, after asking podbayd, and nothing that is in use.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_reaper_removes_idle_sandboxes_and_leaves_busy_ones() -> Result<()> {
-    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
-    place.template("debian", rig::DEBIAN, json!({})).await?;
-    place.pool("debian", "debian", 2).await?;
-    let provider = place.provider(template("debian"))?;
+    let Some(fixture) = Fixture::new(ALL).await? else { return Ok(()) };
+    fixture.template("debian", rig::DEBIAN, json!({})).await?;
+    fixture.pool("debian", "debian", 2).await?;
+    let provider = fixture.provider(template("debian"))?;
     provider.get_or_create(&wanted("pb-idle")).await?.sandbox.run("true").await?;
     let busy = provider.get_or_create(&wanted("pb-busy")).await?;
     let command = busy.sandbox.start("sleep 60").await?;

@@ -10,7 +10,7 @@ use podbay_k8s::Cluster;
 use podbay_k8s::agent_sandbox::AgentSandbox;
 use serde_json::json;
 
-use crate::place::{ALL, Place, template, wanted};
+use crate::fixture::{ALL, Fixture, template, wanted};
 
 /// A client that counts its requests.
 fn counting(client: kube::Client, namespace: &str) -> (Cluster, Arc<AtomicUsize>) {
@@ -27,11 +27,11 @@ fn counting(client: kube::Client, namespace: &str) -> (Cluster, Arc<AtomicUsize>
 /// Three hundred with `cargo xtask soak`.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_claims_in_one_process_all_get_ready_and_go() -> Result<()> {
-    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
+    let Some(fixture) = Fixture::new(ALL).await? else { return Ok(()) };
     let (all, at_once) = if std::env::var_os("PODBAY_SOAK").is_some() { (300, 50) } else { (24, 8) };
-    place.template("busybox", rig::BUSYBOX, json!({})).await?;
-    place.pool("busybox", "busybox", 5).await?;
-    let provider = place.provider(template("busybox"))?;
+    fixture.template("busybox", rig::BUSYBOX, json!({})).await?;
+    fixture.pool("busybox", "busybox", 5).await?;
+    let provider = fixture.provider(template("busybox"))?;
     let work = futures_util::stream::iter(0..all).map(|number| {
         let provider = provider.clone();
         async move {
@@ -43,16 +43,16 @@ async fn many_claims_in_one_process_all_get_ready_and_go() -> Result<()> {
         }
     });
     work.buffer_unordered(at_once).try_collect::<Vec<()>>().await?;
-    place.only_pools_are_left(5).await
+    fixture.only_pools_are_left(5).await
 }
 
 /// The numbers are in docs/agent-sandbox.md.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_costs_the_api_server_no_more_than_the_page_says() -> Result<()> {
-    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
-    place.template("debian", rig::DEBIAN, json!({})).await?;
-    place.pool("debian", "debian", 1).await?;
-    let (cluster, requests) = counting(place.namespace.client(), place.namespace.name());
+    let Some(fixture) = Fixture::new(ALL).await? else { return Ok(()) };
+    fixture.template("debian", rig::DEBIAN, json!({})).await?;
+    fixture.pool("debian", "debian", 1).await?;
+    let (cluster, requests) = counting(fixture.namespace.client(), fixture.namespace.name());
     let provider = AgentSandbox::new(&cluster, template("debian"))?;
     provider.pool_status().await?;
     let mut last = requests.load(Ordering::Relaxed);

@@ -7,14 +7,14 @@ use podbay_client::provider::{Phase, Provider, Wanted};
 use podbay_k8s::agent_sandbox::Config;
 use serde_json::json;
 
-use crate::place::{ALL, Place, template, wanted};
+use crate::fixture::{ALL, Fixture, template, wanted};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_suspended_sandbox_has_no_pod_and_is_resumed_when_it_is_wanted() -> Result<()> {
-    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
-    place.template("debian", rig::DEBIAN, json!({})).await?;
-    place.pool("debian", "debian", 1).await?;
-    let provider = place.provider(template("debian"))?;
+    let Some(fixture) = Fixture::new(ALL).await? else { return Ok(()) };
+    fixture.template("debian", rig::DEBIAN, json!({})).await?;
+    fixture.pool("debian", "debian", 1).await?;
+    let provider = fixture.provider(template("debian"))?;
     let idle_ttl = Some(Duration::from_secs(20));
     let made = provider.get_or_create(&Wanted { idle_ttl, ..wanted("pb-pause") }).await?;
     let instance = made.sandbox.hello().await?.instance;
@@ -31,7 +31,7 @@ async fn a_suspended_sandbox_has_no_pod_and_is_resumed_when_it_is_wanted() -> Re
     let described = provider.describe("pb-pause").await?;
     ensure!(described.isolation.contains("suspended"), "{described:?}");
 
-    let strict = place.provider(Config { resume: false, ..template("debian") })?;
+    let strict = fixture.provider(Config { resume: false, ..template("debian") })?;
     let error = strict.reconnect("pb-pause").await.unwrap_err();
     ensure!(error.to_string().contains("podbay resume pb-pause"), "{error}");
 
@@ -44,15 +44,15 @@ async fn a_suspended_sandbox_has_no_pod_and_is_resumed_when_it_is_wanted() -> Re
     provider.resume("pb-pause").await?;
     ensure!(provider.reconnect("pb-pause").await?.sandbox.run("echo again").await?.text() == "again\n");
     ensure!(provider.delete("pb-pause").await?);
-    place.only_pools_are_left(1).await
+    fixture.only_pools_are_left(1).await
 }
 
 /// The whole lifetime goes on while a sandbox is suspended.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_suspended_sandbox_keeps_its_whole_lifetime() -> Result<()> {
-    let Some(place) = Place::new(ALL).await? else { return Ok(()) };
-    place.template("debian", rig::DEBIAN, json!({})).await?;
-    let provider = place.provider(template("debian"))?;
+    let Some(fixture) = Fixture::new(ALL).await? else { return Ok(()) };
+    fixture.template("debian", rig::DEBIAN, json!({})).await?;
+    let provider = fixture.provider(template("debian"))?;
     let limits =
         Wanted { ttl: Some(Duration::from_secs(600)), idle_ttl: Some(Duration::from_secs(60)), ..wanted("pb-x") };
     provider.get_or_create(&limits).await?;
@@ -61,5 +61,5 @@ async fn a_suspended_sandbox_keeps_its_whole_lifetime() -> Result<()> {
     let left = listed[0].expires_ms.map(|end| end - listed[0].created_ms);
     ensure!(left.is_some_and(|left| (599_000..=601_000).contains(&left)), "{listed:?}");
     ensure!(provider.delete("pb-x").await?);
-    place.only_pools_are_left(0).await
+    fixture.only_pools_are_left(0).await
 }

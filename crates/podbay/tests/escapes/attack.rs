@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use crate::place::{Kind, Place};
+use crate::confinement::{Confinement, Kind};
 use crate::site::Site;
 
 /// What an attacker gains if the attack works, after gVisor's taxonomy of security issues.
@@ -78,10 +78,10 @@ pub(crate) enum Method {
     Around(for<'a> fn(&'a Site) -> Pending<'a>),
 }
 
-/// A place where an attack is known to work, and why that is accepted.
+/// A confinement where an attack is known to work, and why that is accepted.
 #[derive(Clone, Copy)]
 pub(crate) struct Open {
-    pub(crate) place: Place,
+    pub(crate) confinement: Confinement,
     /// Exactly what the attacker gets there. More is a failure; less is one too, so that marks don't outlive their reason.
     pub(crate) loot: &'static [&'static str],
     pub(crate) why: &'static str,
@@ -97,7 +97,7 @@ pub(crate) struct Attack {
     pub(crate) story: &'static str,
     pub(crate) method: Method,
     /// Where it makes sense.
-    pub(crate) places: &'static [Kind],
+    pub(crate) kinds: &'static [Kind],
     pub(crate) open: &'static [Open],
 }
 
@@ -114,7 +114,7 @@ pub(crate) const fn inside(
     program: &'static str,
     control: &'static [&'static str],
 ) -> Attack {
-    Attack { id, class, story, method: Method::Inside { program, control }, places: ALL, open: &[] }
+    Attack { id, class, story, method: Method::Inside { program, control }, kinds: ALL, open: &[] }
 }
 
 /// An attack that the caller takes part in, tried everywhere, that works nowhere.
@@ -124,17 +124,17 @@ pub(crate) const fn around(
     story: &'static str,
     run: for<'a> fn(&'a Site) -> Pending<'a>,
 ) -> Attack {
-    Attack { id, class, story, method: Method::Around(run), places: ALL, open: &[] }
+    Attack { id, class, story, method: Method::Around(run), kinds: ALL, open: &[] }
 }
 
 /// A known opening.
-pub(crate) const fn known(place: Place, loot: &'static [&'static str], why: &'static str) -> Open {
-    Open { place, loot, why }
+pub(crate) const fn known(confinement: Confinement, loot: &'static [&'static str], why: &'static str) -> Open {
+    Open { confinement, loot, why }
 }
 
 impl Attack {
-    pub(crate) const fn only(self, places: &'static [Kind]) -> Self {
-        Self { places, ..self }
+    pub(crate) const fn only(self, kinds: &'static [Kind]) -> Self {
+        Self { kinds, ..self }
     }
 
     pub(crate) const fn open(self, open: &'static [Open]) -> Self {

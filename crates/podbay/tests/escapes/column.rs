@@ -1,4 +1,4 @@
-//! One column of the table: all attacks in one place, in a process of that place's user.
+//! One column of the table: all attacks in one confinement, in a process of that confinement's user.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::attack::{Attack, Fault, Verdict, table};
 use crate::bait::CANARY;
-use crate::place::{Kind, Place};
+use crate::confinement::{Confinement, Kind};
 use crate::site::Site;
 
 /// The user that root becomes for the columns of an ordinary user.
@@ -22,7 +22,7 @@ const NOBODY: u32 = 65_534;
 /// How many attacks run at once: many wait, for time-outs and for pods to start.
 const AT_ONCE: usize = 4;
 
-/// How an attack went in a place.
+/// How an attack went in a confinement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Outcome {
     /// The attacker got nothing.
@@ -33,9 +33,9 @@ pub(crate) enum Outcome {
     Failed(String),
 }
 
-/// All results of one place.
+/// All results of one confinement.
 pub(crate) struct Column {
-    pub(crate) place: Place,
+    pub(crate) confinement: Confinement,
     pub(crate) results: Vec<(String, Outcome)>,
     /// Why it couldn't run, or didn't finish.
     pub(crate) absent: Option<String>,
@@ -49,25 +49,27 @@ impl Column {
             .results
             .iter()
             .filter_map(|(id, outcome)| match outcome {
-                Outcome::Failed(loot) => Some(format!("{id} ({}): {loot}", self.place.name())),
+                Outcome::Failed(loot) => Some(format!("{id} ({}): {loot}", self.confinement.name())),
                 _ => None,
             })
             .collect();
-        failed.extend(self.absent.iter().filter(|_| self.broken).map(|why| format!("{}: {why}", self.place.name())));
+        failed.extend(
+            self.absent.iter().filter(|_| self.broken).map(|why| format!("{}: {why}", self.confinement.name())),
+        );
         failed
     }
 
-    fn absent(place: Place, why: impl Into<String>) -> Self {
+    fn absent(confinement: Confinement, why: impl Into<String>) -> Self {
         let why = why.into();
-        println!("left out: {}: {why}", place.name());
+        println!("left out: {}: {why}", confinement.name());
         let broken = std::env::var_os("PODBAY_REQUIRE").is_some_and(|value| value == "all");
-        Self { place, results: Vec::new(), absent: Some(why), broken }
+        Self { confinement, results: Vec::new(), absent: Some(why), broken }
     }
 }
 
-/// Compares how an attack went with what its row says about this place.
-fn judge(attack: &Attack, place: Place, verdict: Verdict) -> Outcome {
-    let mark = attack.open.iter().find(|open| open.place == place);
+/// Compares how an attack went with what its row says about this confinement.
+fn judge(attack: &Attack, confinement: Confinement, verdict: Verdict) -> Outcome {
+    let mark = attack.open.iter().find(|open| open.confinement == confinement);
     match (verdict, mark) {
         (Err(Fault::Broken(what)), _) => Outcome::Failed(what),
         (Ok(()), None) => Outcome::Held,
@@ -87,7 +89,7 @@ fn judge(attack: &Attack, place: Place, verdict: Verdict) -> Outcome {
 
 /// What is wrong with [`judge`], which decides whether anything fails at all.
 pub(crate) fn check() -> Vec<String> {
-    const HERE: Place = crate::place::POD_ROOT;
+    const HERE: Confinement = crate::confinement::POD_ROOT;
     const MARKS: &[crate::attack::Open] = &[crate::attack::known(HERE, &["a", "b"], "known")];
     let plain = table()[0].open(&[]);
     let marked = plain.open(MARKS);
@@ -113,16 +115,18 @@ pub(crate) fn check() -> Vec<String> {
     wrong.map(|(_, verdict, expected)| format!("{verdict:?} doesn't count as {expected}")).collect()
 }
 
-/// Starts a process for the place and collects its results.
-pub(crate) fn start(place: Place, filters: &[&str]) -> Column {
+/// Starts a process for the confinement and collects its results.
+pub(crate) fn start(confinement: Confinement, filters: &[&str]) -> Column {
     let root = rustix::process::geteuid().is_root();
-    match place.kind {
+    match confinement.kind {
         Kind::Pod if std::env::var_os("PODBAY_RIG").is_none() => {
-            return Column::absent(place, "no cluster: PODBAY_RIG isn't set");
+            return Column::absent(confinement, "no cluster: PODBAY_RIG isn't set");
         }
-        Kind::Namespaces | Kind::Landlock if place.root && !root => return Column::absent(place, "this isn't root"),
+        Kind::Namespaces | Kind::Landlock if confinement.root && !root => {
+            return Column::absent(confinement, "this isn't root");
+        }
         Kind::Namespaces if podbay::local::probe().isolation != Some(podbay::local::Isolation::Namespaces) => {
-            return Column::absent(place, "this machine gives no user namespaces");
+            return Column::absent(confinement, "this machine gives no user namespaces");
         }
         _ => {}
     }
@@ -133,15 +137,15 @@ pub(crate) fn start(place: Place, filters: &[&str]) -> Column {
     fs::copy(std::env::current_exe().unwrap(), &binary).unwrap();
     fs::create_dir(&scratch).unwrap();
     let mut command = Command::new(&binary);
-    command.args(["--column", place.name()]).arg(&scratch).args(filters).current_dir(&scratch);
+    command.args(["--column", confinement.name()]).arg(&scratch).args(filters).current_dir(&scratch);
     command.env(CANARY, format!("canary-{:x}", std::process::id())).stdin(Stdio::null()).stdout(Stdio::piped());
-    if root && !place.root && place.kind != Kind::Pod {
+    if root && !confinement.root && confinement.kind != Kind::Pod {
         chown(&scratch, Some(NOBODY), Some(NOBODY)).unwrap();
         command.uid(NOBODY).gid(NOBODY).env("HOME", &scratch);
     }
     let begun = Instant::now();
     let mut child = command.spawn().unwrap();
-    let mut column = Column { place, results: Vec::new(), absent: None, broken: false };
+    let mut column = Column { confinement, results: Vec::new(), absent: None, broken: false };
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
         let line = line.unwrap();
         let Ok((id, outcome, took)) = serde_json::from_str::<(String, Outcome, Duration)>(&line) else {
@@ -153,13 +157,13 @@ pub(crate) fn start(place: Place, filters: &[&str]) -> Column {
             Outcome::Open(why) => format!("open: {why}"),
             Outcome::Failed(loot) => format!("FAILED: {loot}"),
         };
-        println!("{id} ({}) ... {said} {:.1} s", place.name(), took.as_secs_f64());
+        println!("{id} ({}) ... {said} {:.1} s", confinement.name(), took.as_secs_f64());
         column.results.push((id, outcome));
     }
     let status = child.wait().unwrap();
-    println!("{}: {} attacks in {:.1} s", place.name(), column.results.len(), begun.elapsed().as_secs_f64());
+    println!("{}: {} attacks in {:.1} s", confinement.name(), column.results.len(), begun.elapsed().as_secs_f64());
     if status.code() == Some(ABSENT.into()) {
-        return Column::absent(place, "there is no cluster");
+        return Column::absent(confinement, "there is no cluster");
     }
     if !status.success() {
         column.absent = Some(format!("the attacks ended early: {status}"));
@@ -168,17 +172,17 @@ pub(crate) fn start(place: Place, filters: &[&str]) -> Column {
     column
 }
 
-/// What a process of a column exits with when its place isn't there.
+/// What a process of a column exits with when its confinement isn't there.
 const ABSENT: u8 = 77;
 
-/// Runs the attacks, in the process of the place's user. Each result is a line.
-pub(crate) fn run(place: Place, scratch: &Path, filters: &[&str]) -> ExitCode {
+/// Runs the attacks, in the process of the confinement's user. Each result is a line.
+pub(crate) fn run(confinement: Confinement, scratch: &Path, filters: &[&str]) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let applies = |attack: &Attack| attack.places.contains(&place.kind);
+    let applies = |attack: &Attack| attack.kinds.contains(&confinement.kind);
     let wanted = |attack: &Attack| filters.is_empty() || filters.iter().any(|filter| attack.id.contains(filter));
     let attacks: Vec<Attack> = table().into_iter().filter(|attack| applies(attack) && wanted(attack)).collect();
     runtime.block_on(async {
-        let site = match Site::open(place, scratch.to_owned()).await {
+        let site = match Site::open(confinement, scratch.to_owned()).await {
             Ok(Some(site)) => Arc::new(site),
             Ok(None) => return ExitCode::from(ABSENT),
             Err(why) => panic!("{why}"),
@@ -191,7 +195,7 @@ pub(crate) fn run(place: Place, scratch: &Path, filters: &[&str]) -> ExitCode {
                 let site = Arc::clone(&site);
                 running.spawn(async move {
                     let begun = Instant::now();
-                    let outcome = judge(&attack, place, site.attack(&attack).await);
+                    let outcome = judge(&attack, confinement, site.attack(&attack).await);
                     (attack.id, outcome, begun.elapsed())
                 });
             }

@@ -3,7 +3,7 @@
 mod caller;
 
 use crate::attack::{Attack, Class::Escape, LOCAL, around, inside, known};
-use crate::place::LANDLOCK_ROOT;
+use crate::confinement::LANDLOCK_ROOT;
 
 pub(crate) const ATTACKS: &[Attack] = &[
     inside(

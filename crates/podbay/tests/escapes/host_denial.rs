@@ -1,7 +1,7 @@
 //! Attacks on the machine.
 
 use crate::attack::{Attack, Class::HostDenial, LOCAL, Pending, around, inside, known, verdict};
-use crate::place::{LANDLOCK_USER, POD_ROOT, POD_USER};
+use crate::confinement::{LANDLOCK_USER, POD_ROOT, POD_USER};
 use crate::site::Site;
 
 pub(crate) const ATTACKS: &[Attack] = &[
@@ -83,7 +83,7 @@ if len(children) >= limit:
         let described = local.describe(&made.id).await.map_err(|error| error.to_string())?;
         let by_cgroup =
             described.limits.iter().any(|limit| limit.limit == "processes" && limit.by.as_deref() != Some("rlimit"));
-        let exact = site.place != LANDLOCK_USER || by_cgroup;
+        let exact = site.confinement != LANDLOCK_USER || by_cgroup;
         let program = format!("EXACT = {}\n{program}", if exact { "True" } else { "False" });
         let loot = site.loot(&made.sandbox, &program).await;
         crate::sandbox_denial::works(&made.sandbox).await?;

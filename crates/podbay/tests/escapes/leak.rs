@@ -1,7 +1,7 @@
 //! Attacks that look for information.
 
 use crate::attack::{Attack, Class::Leak, Pending, around, inside, known, verdict};
-use crate::place::{LANDLOCK_ROOT, LANDLOCK_USER, POD_ROOT};
+use crate::confinement::{LANDLOCK_ROOT, LANDLOCK_USER, POD_ROOT};
 
 pub(crate) const ATTACKS: &[Attack] = &[
     inside(

@@ -14,11 +14,11 @@
 mod attack;
 mod bait;
 mod column;
+mod confinement;
 mod escape;
 mod host_denial;
 mod leak;
 mod peer_denial;
-mod place;
 mod podbayd;
 mod report;
 mod sandbox_denial;
@@ -27,15 +27,15 @@ mod site;
 use std::path::Path;
 use std::process::ExitCode;
 
-use place::{PLACES, Place};
+use confinement::{CONFINEMENTS, Confinement};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         ["--column", name, scratch, ref filters @ ..] => {
-            let place = Place::named(name).unwrap_or_else(|| panic!("there is no place {name:?}"));
-            column::run(place, Path::new(scratch), filters)
+            let confinement = Confinement::named(name).unwrap_or_else(|| panic!("there is no confinement {name:?}"));
+            column::run(confinement, Path::new(scratch), filters)
         }
         ["--list", ..] => {
             attack::table().iter().for_each(|attack| println!("{}: test", attack.id));
@@ -49,14 +49,17 @@ fn main() -> ExitCode {
 /// Runs all columns, and writes the report if one is wanted.
 fn all(filters: &[&str], report: Option<&Path>) -> ExitCode {
     // A filter names columns by words of theirs, everything else rows.
-    let of_places = |filter: &&&str| PLACES.iter().any(|place| place.name().split(", ").any(|word| word == **filter));
+    let of_columns = |filter: &&&str| {
+        CONFINEMENTS.iter().any(|confinement| confinement.name().split(", ").any(|word| word == **filter))
+    };
     let (columns, rows): (Vec<&str>, Vec<&str>) = (
-        filters.iter().filter(of_places).copied().collect(),
-        filters.iter().filter(|f| !of_places(f)).copied().collect(),
+        filters.iter().filter(of_columns).copied().collect(),
+        filters.iter().filter(|f| !of_columns(f)).copied().collect(),
     );
-    let chosen =
-        PLACES.into_iter().filter(|place| columns.iter().all(|word| place.name().split(", ").any(|w| w == *word)));
-    let results: Vec<column::Column> = chosen.map(|place| column::start(place, &rows)).collect();
+    let chosen = CONFINEMENTS
+        .into_iter()
+        .filter(|confinement| columns.iter().all(|word| confinement.name().split(", ").any(|w| w == *word)));
+    let results: Vec<column::Column> = chosen.map(|confinement| column::start(confinement, &rows)).collect();
     let mut failed: Vec<String> = results.iter().flat_map(column::Column::failures).collect();
     let passed = results.iter().map(|column| column.results.len()).sum::<usize>() - failed.len();
     match report {

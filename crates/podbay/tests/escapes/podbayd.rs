@@ -11,7 +11,7 @@ use podbay::{Command, Sandbox, State};
 use crate::attack::{
     Attack, Class::Escape, Class::SandboxDenial, Fault, Pending, Step, around, inside, known, verdict,
 };
-use crate::place::{LANDLOCK_ROOT, LANDLOCK_USER, POD_ROOT};
+use crate::confinement::{LANDLOCK_ROOT, LANDLOCK_USER, POD_ROOT};
 use crate::sandbox_denial::{run, works};
 use crate::site::Site;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::attack::{Attack, table};
 use crate::column::{Column, Outcome};
-use crate::place::PLACES;
+use crate::confinement::CONFINEMENTS;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -32,18 +32,18 @@ pub(crate) fn write(file: &Path, columns: &[Column]) {
     for attack in table() {
         if class != Some(attack.class) {
             class = Some(attack.class);
-            let names = PLACES.map(crate::place::Place::name).join(" | ");
+            let names = CONFINEMENTS.map(crate::confinement::Confinement::name).join(" | ");
             let _ = writeln!(
                 text,
                 "\n## {}\n\n| attack | {names} |\n|---|{}",
                 attack.class.title(),
-                "---|".repeat(PLACES.len())
+                "---|".repeat(CONFINEMENTS.len())
             );
         }
-        let cells = PLACES.map(|place| {
-            let column = columns.iter().find(|column| column.place == place);
+        let cells = CONFINEMENTS.map(|confinement| {
+            let column = columns.iter().find(|column| column.confinement == confinement);
             match column.and_then(|column| column.results.iter().find(|(id, _)| id == attack.id)) {
-                _ if !attack.places.contains(&place.kind) => "–".to_owned(),
+                _ if !attack.kinds.contains(&confinement.kind) => "–".to_owned(),
                 None => "?".to_owned(),
                 Some((_, Outcome::Held)) => "✓".to_owned(),
                 Some((_, Outcome::Failed(_))) => "**broken**".to_owned(),

@@ -1,4 +1,4 @@
-//! A place with everything that an attack needs: its provider, its sandboxes, and what there is to steal.
+//! A confinement with everything that an attack needs: its provider, its sandboxes, and what there is to steal.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use podbay::{Command, Sandbox};
 
 use crate::attack::{Attack, Fault, Method, Step, Verdict, verdict};
 use crate::bait::Bait;
-use crate::place::{Kind, Place};
+use crate::confinement::{Confinement, Kind};
 
 /// How long one attack may take, the making of its sandbox included.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 pub(crate) struct Site {
-    pub(crate) place: Place,
+    pub(crate) confinement: Confinement,
     pub(crate) scratch: PathBuf,
     pub(crate) bait: Bait,
     provider: Arc<dyn Provider>,
@@ -28,32 +28,32 @@ pub(crate) struct Site {
 
 impl Site {
     /// Nothing where there is no cluster; why has been printed.
-    pub(crate) async fn open(place: Place, scratch: PathBuf) -> Result<Option<Self>, String> {
+    pub(crate) async fn open(confinement: Confinement, scratch: PathBuf) -> Result<Option<Self>, String> {
         let bait = Bait::lay(&scratch).map_err(|error| format!("can't lay the bait: {error}"))?;
         let mut namespace = None;
-        let provider: Arc<dyn Provider> = match place.kind {
-            Kind::Namespaces | Kind::Landlock => Arc::new(local(place, &scratch, Options::default())?),
+        let provider: Arc<dyn Provider> = match confinement.kind {
+            Kind::Namespaces | Kind::Landlock => Arc::new(local(confinement, &scratch, Options::default())?),
             Kind::Pod => {
                 let Some(cluster) = rig::cluster().await.map_err(|error| format!("{error:#}"))? else {
                     return Ok(None);
                 };
                 let rights = cluster.namespace(rights()).await.map_err(|error| format!("{error:#}"))?;
-                let raw = Raw::new(Cluster::with_client(rights.client(), rights.name()), pod(place));
+                let raw = Raw::new(Cluster::with_client(rights.client(), rights.name()), pod(confinement));
                 namespace = Some(rights);
                 Arc::new(raw.map_err(|error| error.to_string())?)
             }
         };
-        Ok(Some(Self { place, scratch, bait, provider, _namespace: namespace }))
+        Ok(Some(Self { confinement, scratch, bait, provider, _namespace: namespace }))
     }
 
     /// A local provider with other options than the usual ones, in this site's home.
     pub(crate) fn local(&self, options: Options) -> Result<Local, String> {
-        local(self.place, &self.scratch, options)
+        local(self.confinement, &self.scratch, options)
     }
 
     /// Whether sandboxes run on this machine.
     pub(crate) fn is_local(&self) -> bool {
-        self.place.kind != Kind::Pod
+        self.confinement.kind != Kind::Pod
     }
 
     /// Makes a sandbox.
@@ -87,7 +87,7 @@ impl Site {
         let scratch = self.scratch.join(id);
         std::fs::create_dir(&scratch).map_err(|error| error.to_string())?;
         let bait = Bait::lay(&scratch).map_err(|error| format!("can't lay the bait: {error}"))?;
-        if self.place.kind != Kind::Pod && !control.is_empty() {
+        if self.confinement.kind != Kind::Pod && !control.is_empty() {
             control_outside(&bait, &scratch, program, control)?;
         }
         let made = self.make().await?;
@@ -144,16 +144,16 @@ fn read(output: &str) -> Option<Vec<String>> {
     serde_json::from_str(output.trim_end().lines().last()?).ok()
 }
 
-fn local(place: Place, scratch: &Path, options: Options) -> Result<Local, String> {
+fn local(confinement: Confinement, scratch: &Path, options: Options) -> Result<Local, String> {
     let home = Home::at(scratch.join("h")).map_err(|error| error.to_string())?;
-    let isolation = match place.kind {
+    let isolation = match confinement.kind {
         Kind::Landlock => Isolation::Landlock,
         _ => Isolation::Namespaces,
     };
     Ok(Local::at(home).with(Options { isolation, ..options }))
 }
 
-fn pod(place: Place) -> Config {
+fn pod(confinement: Confinement) -> Config {
     let plain = Config {
         image: rig::NONROOT.into(),
         image_pull_policy: "Never".into(),
@@ -163,7 +163,7 @@ fn pod(place: Place) -> Config {
         runtime_class: Some(rig::RUNC.into()),
         ..Config::default()
     };
-    match place.root {
+    match confinement.root {
         false => plain,
         true => Config {
             image: rig::DEBIAN.into(),

@@ -13,7 +13,7 @@ use rig::{AddOn, Namespace, TestCluster};
 use serde_json::{Value, json};
 
 /// A cluster with the controller, and a namespace with an account that has the rights that `podbay install` grants.
-pub(crate) struct Place {
+pub(crate) struct Fixture {
     pub(crate) cluster: TestCluster,
     pub(crate) namespace: Namespace,
 }
@@ -21,7 +21,7 @@ pub(crate) struct Place {
 /// Everything that this mode can do.
 pub(crate) const ALL: Features = Features { templates: true, creates_pools: true, suspends: true, without_exec: false };
 
-impl Place {
+impl Fixture {
     /// Nothing where no cluster can run.
     pub(crate) async fn new(features: Features) -> Result<Option<Self>> {
         let Some(cluster) = rig::cluster_with(&[AddOn::AgentSandbox]).await? else { return Ok(None) };
