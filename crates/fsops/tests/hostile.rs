@@ -136,7 +136,7 @@ proptest! {
             run!(Write, |request| fixture.write(request, b"written").map(drop));
             run!(Edit, |request| files.edit(request, b"tT").map(drop));
             run!(Mkdir, |request| files.mkdir(request).map(drop));
-            run!(Move, |request| files.relocate(request).map(drop));
+            run!(Move, |request| files.mv(request).map(drop));
             run!(Delete, |request| files.delete(request, &none).map(drop));
         }
         for (operation, error) in errors {

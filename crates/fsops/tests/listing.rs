@@ -163,14 +163,14 @@ fn moving_replaces_only_when_told() {
     fixture.put("a", "A");
     fixture.put("b", "B");
     fixture.put("d/f", "");
-    let relocate = |request: Move| fixture.files.relocate(&request);
-    assert_eq!(relocate(Move::new("a", "b")).unwrap_err().code, ErrorCode::AlreadyExists);
-    let output = relocate(Move { overwrite: true, ..Move::new("a", "b") }).unwrap();
+    let mv = |request: Move| fixture.files.mv(&request);
+    assert_eq!(mv(Move::new("a", "b")).unwrap_err().code, ErrorCode::AlreadyExists);
+    let output = mv(Move { overwrite: true, ..Move::new("a", "b") }).unwrap();
     assert_eq!((output.kind, output.copied), (Kind::File, false));
     assert_eq!(fixture.get("b"), b"A");
-    relocate(Move::new("b", "new/deep/b")).unwrap();
+    mv(Move::new("b", "new/deep/b")).unwrap();
     assert_eq!(fixture.get("new/deep/b"), b"A");
-    relocate(Move::new("d", "e")).unwrap();
+    mv(Move::new("d", "e")).unwrap();
     fixture.put("full/x", "");
     for (request, code) in [
         (Move::new("no", "x"), ErrorCode::NotFound),
@@ -182,14 +182,14 @@ fn moving_replaces_only_when_told() {
         (Move::new("/", "x"), ErrorCode::InvalidPath),
         (Move::new("e", ""), ErrorCode::InvalidPath),
     ] {
-        assert_eq!(relocate(request.clone()).unwrap_err().code, code, "{request:?}");
+        assert_eq!(mv(request.clone()).unwrap_err().code, code, "{request:?}");
     }
     // Two names of one file: the standard's rename would leave both.
     fixture.put("one", "1");
     std::fs::hard_link(fixture.path("one"), fixture.path("two")).unwrap();
-    relocate(Move { overwrite: true, ..Move::new("one", "two") }).unwrap();
+    mv(Move { overwrite: true, ..Move::new("one", "two") }).unwrap();
     assert!(!fixture.path("one").exists() && fixture.get("two") == b"1");
-    relocate(Move { overwrite: true, ..Move::new("two", "two") }).unwrap();
+    mv(Move { overwrite: true, ..Move::new("two", "two") }).unwrap();
     assert_eq!(fixture.get("two"), b"1");
 }
 
@@ -204,11 +204,11 @@ fn a_file_or_link_can_go_to_another_file_system() {
     fixture.link("f", "l");
     fixture.put("d/f", "x");
     let there = |name: &str| shm.path().join(name);
-    assert!(fixture.files.relocate(&Move::new("f", raw(there("f")))).unwrap().copied);
-    assert!(fixture.files.relocate(&Move::new("l", raw(there("l")))).unwrap().copied);
+    assert!(fixture.files.mv(&Move::new("f", raw(there("f")))).unwrap().copied);
+    assert!(fixture.files.mv(&Move::new("l", raw(there("l")))).unwrap().copied);
     assert_eq!(std::fs::read(there("f")).unwrap(), b"x");
     assert_eq!(std::fs::read_link(there("l")).unwrap().to_str(), Some("f"));
-    assert_eq!(fixture.files.relocate(&Move::new("d", raw(there("d")))).unwrap_err().code, ErrorCode::Unsupported);
+    assert_eq!(fixture.files.mv(&Move::new("d", raw(there("d")))).unwrap_err().code, ErrorCode::Unsupported);
     assert_eq!(fixture.names(""), ["d"]);
 }
 
@@ -225,7 +225,7 @@ fn the_daemon_s_own_directory_is_hidden_and_safe() {
     for path in ["x/.podbay", "x", "."] {
         let error = fixture.files.delete(&Delete::new(raw(fixture.path(path))), &Cancel::new()).unwrap_err();
         assert_eq!(error.code, ErrorCode::PolicyDenied, "{path}");
-        let error = fixture.files.relocate(&Move::new(raw(fixture.path(path)), "elsewhere")).unwrap_err();
+        let error = fixture.files.mv(&Move::new(raw(fixture.path(path)), "elsewhere")).unwrap_err();
         assert_eq!(error.code, ErrorCode::PolicyDenied, "{path}");
     }
     // What commands printed stays readable as a file.

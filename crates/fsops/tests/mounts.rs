@@ -66,7 +66,7 @@ fn in_a_mount_namespace() {
     let cancel = podbay_fsops::Cancel::new();
     assert_eq!(fixture.files.delete(&Delete::new("small/f"), &cancel).unwrap_err().code, ErrorCode::ReadOnly);
     // A directory can't go to another file system, and stays.
-    let error = fixture.files.relocate(&Move { overwrite: true, ..Move::new("d", "small/d") }).unwrap_err();
+    let error = fixture.files.mv(&Move { overwrite: true, ..Move::new("d", "small/d") }).unwrap_err();
     assert!(matches!(error.code, ErrorCode::ReadOnly | ErrorCode::Unsupported), "{error}");
     for path in ["d/same", "d/f", "small"] {
         rustix::mount::unmount(fixture.path(path), rustix::mount::UnmountFlags::DETACH).unwrap();

@@ -33,12 +33,10 @@ fn outcomes(fixture: &Fixture, scope: &Scope, path: &str) -> Vec<(&'static str, 
             files.grep(&Grep { scope: scope.clone(), path: Some(path.clone()), ..Grep::new("x") }, &none).map(drop),
         ),
         ("mkdir", files.mkdir(&Mkdir { scope: scope.clone(), ..Mkdir::new(path.clone()) }).map(drop)),
-        ("move from", files.relocate(&Move { scope: scope.clone(), ..Move::new(path.clone(), "moved") }).map(drop)),
+        ("move from", files.mv(&Move { scope: scope.clone(), ..Move::new(path.clone(), "moved") }).map(drop)),
         (
             "move to",
-            files
-                .relocate(&Move { scope: scope.clone(), overwrite: true, ..Move::new("spare", path.clone()) })
-                .map(drop),
+            files.mv(&Move { scope: scope.clone(), overwrite: true, ..Move::new("spare", path.clone()) }).map(drop),
         ),
         ("delete", files.delete(&Delete { scope, ..Delete::new(path) }, &none).map(drop)),
     ]

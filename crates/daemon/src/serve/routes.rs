@@ -71,7 +71,7 @@ routes! {
     Tree => answer(|daemon, request| files::search(daemon, request, Files::tree)),
     Stat => answer(|daemon, request| files::quick(daemon, request, Files::stat)),
     Mkdir => answer_once(|daemon, request| files::quick(daemon, request, Files::mkdir)),
-    Move => answer_once(|daemon, request| files::slow(daemon, request, Files::relocate)),
+    Move => answer_once(|daemon, request| files::slow(daemon, request, Files::mv)),
     Delete => answer_once(|daemon, request| files::slow(daemon, request, delete)),
     Write => answer_stream_once(files::write),
     Edit => answer_once_with_payload(MAX_EDIT, files::edit),

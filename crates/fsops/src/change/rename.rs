@@ -21,7 +21,7 @@ impl Files {
     /// # Errors
     /// When either path can't be used, when something is at the new one and isn't to be replaced, and when a directory
     /// would have to go to another file system.
-    pub fn relocate(&self, request: &Move) -> Result<MoveOutput> {
+    pub fn mv(&self, request: &Move) -> Result<MoveOutput> {
         let resolver = self.resolver(&request.scope)?;
         let from = resolver.allowed(&request.from, Lookup { follow: false, parents: false }, Access::Remove)?;
         let from_name = from.name()?;

@@ -159,7 +159,7 @@ fn check(files: &Files, scope: &Scope, oracle: &mut Oracle, operation: &Operatio
         Operation::Move(from, to) => {
             let existed = oracle.exists(from);
             let request = Move { scope, overwrite: true, ..Move::new(from.clone(), to.clone()) };
-            if files.relocate(&request).is_ok() {
+            if files.mv(&request).is_ok() {
                 // A new path that leads over the old one, by `..` or by the link that was moved, can't be followed any more.
                 let end = to.as_bytes().iter().rposition(|byte| *byte == b'/').unwrap_or(0).max(1);
                 let parent = RawPath::from(&to.as_bytes()[..end.min(to.as_bytes().len())]);
