@@ -74,7 +74,7 @@ impl Which {
     }
 }
 
-/// Does it.
+/// Performs an action on the cluster that it names.
 pub(crate) fn run(action: Action) -> Result<()> {
     match action {
         Action::Up { which, with } => {

@@ -14,7 +14,7 @@ pub struct Collected {
     pub runs: Vec<(Stream, u64)>,
     /// What was left out.
     pub cut: Option<Cut>,
-    /// The bytes.
+    /// The output itself, both streams in the order in which they were written.
     pub bytes: Bytes,
 }
 

@@ -34,8 +34,7 @@ use value::Value;
 use crate::audit::{Audit, AuditLog, Rotation};
 use crate::policy::{CommandRules, Matching, Policy};
 
-/// Variables that begin with `PODBAY_` but aren't settings: the settings file itself, a directory of daemons to build with,
-/// and podbayd's own token.
+/// Variables that begin with `PODBAY_` but aren't settings: the settings file itself, and a directory of daemons to build with.
 const NOT_SETTINGS: [&str; 2] = ["PODBAY_CONFIG", "PODBAY_DAEMON_DIR"];
 
 /// Variables of the tests, which run programs that read settings. Released programs don't know them.

@@ -67,7 +67,7 @@ const BUFFER: usize = 128 << 10;
 /// Where and how to serve the API.
 #[derive(Debug)]
 pub struct RuntimeOptions {
-    /// The addresses.
+    /// Where to listen, tried in this order.
     pub addresses: Vec<SocketAddr>,
     /// Whether podbayd fails if it can't listen on all of them. Otherwise one is enough, or none.
     pub required: bool,

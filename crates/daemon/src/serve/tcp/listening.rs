@@ -18,7 +18,7 @@ const LARGEST_FILE: u64 = 4 << 10;
 /// Where podbayd listens, and for whom.
 #[derive(Debug)]
 pub struct Listening {
-    /// The addresses.
+    /// Where to listen, tried in this order.
     pub addresses: Vec<SocketAddr>,
     /// Whether podbayd fails if it can't listen on all of them. Otherwise one is enough, or none.
     pub required: bool,

@@ -1,4 +1,4 @@
-//! podbayd where nobody can be told what goes wrong.
+//! podbayd where its log on standard error, or its standard output, can't be written.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod support;
@@ -11,9 +11,9 @@ use podbay_client::{Sandbox, UnixChannel};
 
 /// `eprintln!` ended podbayd when its log was on a full disk, just when it wanted to say that the disk is full.
 #[tokio::test]
-async fn podbayd_serves_when_neither_its_times_nor_its_complaint_can_be_written() {
+async fn podbayd_serves_when_neither_its_lifetime_nor_its_log_can_be_written() {
     let dir = tempfile::tempdir().unwrap();
-    // What is written down is renamed into place from here. Nobody, not even root, can write to a directory.
+    // The lifetime file is renamed into place from here. Nobody, not even root, can write to a directory.
     std::fs::create_dir_all(dir.path().join("state/lifetime.new")).unwrap();
     let (mut ready, theirs) = std::io::pipe().unwrap();
     let mut podbayd = Command::new(support::podbayd())
