@@ -58,6 +58,9 @@ fn described(entry: &AuditEntry) -> Json {
             "duration": outcome.map_or(0, |outcome| outcome.duration_us) as f64 / 1e6,
             "exitCode": effect.and_then(|effect| effect.exit),
             "error": outcome.and_then(|outcome| outcome.error.as_deref()),
+            "changed": effect.and_then(|effect| effect.changed),
+            "deleted": effect.map_or(&[][..], |effect| &effect.deleted),
+            "notDeleted": effect.map_or(&[][..], |effect| &effect.not_deleted),
             // The whole command line among them: `target` is cut after a screenful.
             "details": &*entry.details,
         },

@@ -339,6 +339,12 @@ export interface AuditMeta {
   readonly exitCode: number | null;
   /** Why it failed. */
   readonly error: string | null;
+  /** Whether it created or deleted a sandbox; null for operations in a sandbox. */
+  readonly changed: boolean | null;
+  /** The ids of what a clean-up deleted. */
+  readonly deleted: readonly string[];
+  /** The ids of what it should have deleted and couldn't. */
+  readonly notDeleted: readonly string[];
   /** Everything about the operation, the whole command line among it. */
   readonly details: Record<string, unknown>;
 }

@@ -1,5 +1,7 @@
 /** Finding, listing and deleting sandboxes; rules; audit. */
 
+import { mkdtemp, rm } from "node:fs/promises";
+import { setTimeout } from "node:timers/promises";
 import {
   type AuditMeta,
   ClosedError,
@@ -89,6 +91,20 @@ describe("rules and audit", () => {
     expect(told[1]?.[1]).toBe("exit 3");
     expect(told[1]?.[2]).toMatchObject({ exitCode: 3, sandbox: sandbox.id });
     expect(told[2]?.[2].bytes).toBe(5);
+    expect(told[3]?.[2]).toMatchObject({ changed: true, deleted: [], notDeleted: [] });
+  });
+
+  it("tells it which sandboxes a clean-up deleted", async () => {
+    const told: [string, string, AuditMeta][] = [];
+    // A home of its own, because other tests have idle sandboxes too. The path must be short, because it leads to sockets.
+    const home = await mkdtemp("/tmp/pb-");
+    const podbay = new Podbay({ home, auditLog: (...entry) => told.push(entry) });
+    const idle = await podbay.getOrCreate();
+    await setTimeout(800);
+    await podbay.cleanup("400ms");
+    const [op, , meta] = told.at(-1) ?? [];
+    expect([op, meta?.changed, meta?.deleted, meta?.notDeleted]).toEqual(["cleanup", true, [idle.id], []]);
+    await rm(home, { recursive: true, force: true });
   });
 
   it("lets a strict audit refuse an operation", async () => {

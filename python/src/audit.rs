@@ -47,10 +47,19 @@ fn meta<'py>(py: Python<'py>, entry: &AuditEntry) -> PyResult<Bound<'py, PyDict>
     meta.set_item("duration", outcome.map_or(0, |outcome| outcome.duration_us) as f64 / 1e6)?;
     meta.set_item("exit_code", effect.and_then(|effect| effect.exit))?;
     meta.set_item("error", outcome.and_then(|outcome| outcome.error.as_deref()))?;
+    meta.set_item("changed", effect.and_then(|effect| effect.changed))?;
+    let deleted = effect.map_or(&[][..], |effect| &effect.deleted);
+    meta.set_item("deleted", loads(py, serde_json::to_string(deleted))?)?;
+    let not_deleted = effect.map_or(&[][..], |effect| &effect.not_deleted);
+    meta.set_item("not_deleted", loads(py, serde_json::to_string(not_deleted))?)?;
     // The whole command line among them: `target` is cut after a screenful.
-    let details = serde_json::to_string(&*entry.details).map_err(|error| PyValueError::new_err(error.to_string()))?;
-    meta.set_item("details", py.import("json")?.call_method1("loads", (details,))?)?;
+    meta.set_item("details", loads(py, serde_json::to_string(&*entry.details))?)?;
     Ok(meta)
+}
+
+fn loads(py: Python<'_>, json: serde_json::Result<String>) -> PyResult<Bound<'_, PyAny>> {
+    let json = json.map_err(|error| PyValueError::new_err(error.to_string()))?;
+    py.import("json")?.call_method1("loads", (json,))
 }
 
 /// `audit_log`: a function, or the path of a file, which is a setting like others.

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 
 import pytest
 
@@ -122,6 +123,17 @@ def test_a_callback_is_told_of_everything():
     assert told[1][2]["exit_code"] == 3
     assert told[3][2]["error"] == "not_found"
     assert len(told) == 24
+
+
+def test_a_callback_is_told_what_a_cleanup_deleted():
+    told = []
+    provider = podbay.Provider(audit_log=lambda op, _, meta: told.append((op, meta)))
+    provider.get_or_create("cleaned-up").run("true")
+    time.sleep(0.8)
+    provider.cleanup(max_idle="400ms")
+    op, meta = told[-1]
+    assert (op, meta["sandbox"], meta["changed"], meta["not_deleted"]) == ("cleanup", "", True, [])
+    assert "cleaned-up" in meta["deleted"]
 
 
 def test_a_callback_is_told_the_whole_command():

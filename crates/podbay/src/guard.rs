@@ -79,19 +79,57 @@ fn effect(effect: Effect) -> audit::RecordedEffect {
     audit::RecordedEffect { bytes: effect.bytes, exit: effect.exit, content, ..audit::RecordedEffect::default() }
 }
 
-/// Records what is done to a sandbox as a whole. `changed` says whether it was created or deleted by this.
+/// What is recorded of sandboxes as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lifecycle {
+    Create,
+    Destroy,
+    Suspend,
+    Resume,
+    Cleanup,
+    Refill,
+}
+
+impl Lifecycle {
+    /// The name in the audit log.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Destroy => "destroy",
+            Self::Suspend => "suspend",
+            Self::Resume => "resume",
+            Self::Cleanup => "cleanup",
+            Self::Refill => "refill",
+        }
+    }
+}
+
+/// Records what is done to a sandbox as a whole, or, with an empty id, to several of them. `effect` says what it did.
 pub(crate) async fn recorded<T>(
     audit: &Audit,
-    op: &'static str,
+    operation: Lifecycle,
     id: &str,
     mode: &str,
     work: impl Future<Output = Result<T>>,
-    changed: impl FnOnce(&T) -> bool,
+    effect: impl FnOnce(&T) -> audit::RecordedEffect,
 ) -> Result<T> {
-    let operation = audit.begin(id, op, || Details::sandbox(id, mode))?;
+    let operation = audit.begin(id, operation.as_str(), || Details::sandbox(id, mode))?;
     let result = work.await;
-    let effect =
-        |value: &T| audit::RecordedEffect { changed: Some(changed(value)), ..audit::RecordedEffect::default() };
     audit.end(operation, result.as_ref().map(effect))?;
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The page lacked `suspend` and `resume`.
+    #[test]
+    fn the_page_about_the_audit_log_lists_what_is_done_to_sandboxes_as_a_whole() {
+        use Lifecycle::*;
+        let all = [Create, Destroy, Suspend, Resume, Cleanup, Refill];
+        let names = all.map(|operation| format!("`{}`", operation.as_str())).join(", ");
+        let row = format!("| {names} | on sandboxes as a whole |");
+        assert!(include_str!("../../../docs/audit.md").contains(&row), "docs/audit.md lacks the row\n{row}");
+    }
 }

@@ -8,10 +8,10 @@ use podbay_client::provider::{Cleaned, Listed, Page, Pending, PoolStatus, Provid
 use podbay_client::{Origin, Owner, Result, Sandbox};
 use tokio::sync::OnceCell;
 
-use crate::audit::Audit;
+use crate::audit::{Audit, RecordedEffect};
 use crate::builder::Builder;
 use crate::config::{Config, Mode};
-use crate::guard;
+use crate::guard::{self, Lifecycle};
 use crate::lazy::LazySandbox;
 use crate::policy::Policy;
 use crate::thread::{self, Recent};
@@ -99,7 +99,7 @@ impl Podbay {
 
     /// The mode: `local`, `raw`, …
     pub fn mode(&self) -> &str {
-        self.0.provider.get().map_or_else(|| self.0.config.mode(), |provider| provider.mode())
+        self.0.mode()
     }
 
     /// Whether sandboxes can be leashed to this process ([`Wanted::leashed`]): those on this machine can.
@@ -240,7 +240,7 @@ impl Podbay {
     /// `unsupported` where a mode can't; `SandboxNotFound`.
     pub async fn suspend(&self, id: &str) -> Result<()> {
         let work = async { self.0.provider().await?.suspend(id).await };
-        guard::recorded(&self.0.audit, "suspend", id, self.mode(), work, |()| true).await
+        self.0.recorded(Lifecycle::Suspend, id, work, |()| RecordedEffect::changed(true)).await
     }
 
     /// Makes a suspended sandbox usable again.
@@ -249,7 +249,7 @@ impl Podbay {
     /// `unsupported` where a mode can't; `SandboxNotFound`.
     pub async fn resume(&self, id: &str) -> Result<()> {
         let work = async { self.0.provider().await?.resume(id).await };
-        guard::recorded(&self.0.audit, "resume", id, self.mode(), work, |()| true).await
+        self.0.recorded(Lifecycle::Resume, id, work, |()| RecordedEffect::changed(true)).await
     }
 
     /// Deletes what sandboxes that ended left behind, and sandboxes that were idle for longer than `max_idle`.
@@ -258,7 +258,7 @@ impl Podbay {
     /// When they can't be listed. What couldn't be deleted is in the result.
     pub async fn cleanup(&self, max_idle: Option<Duration>) -> Result<Cleaned> {
         let work = async { self.0.provider().await?.cleanup(max_idle).await };
-        guard::recorded(&self.0.audit, "cleanup", "", self.mode(), work, |cleaned| !cleaned.deleted.is_empty()).await
+        self.0.recorded(Lifecycle::Cleanup, "", work, RecordedEffect::cleaned).await
     }
 
     /// Counts sandboxes. One that wasn't used for `idle` counts as idle.
@@ -282,14 +282,15 @@ impl Podbay {
     /// # Errors
     /// `unsupported` where there is no pool; otherwise when it can't be filled.
     pub async fn refill(&self) -> Result<PoolStatus> {
-        self.0.provider().await?.refill().await
+        let work = async { self.0.provider().await?.refill().await };
+        self.0.recorded(Lifecycle::Refill, "", work, |_| RecordedEffect::default()).await
     }
 
     async fn provide(&self, wanted: Wanted) -> Result<Provided> {
         let id = wanted.id.clone().unwrap_or_else(new_id);
         let wanted = Wanted { id: Some(id.clone()), ..wanted };
         let work = async { self.0.provider().await?.get_or_create(&wanted).await };
-        guard::recorded(&self.0.audit, "create", &id, self.mode(), work, |provided| provided.created).await
+        self.0.recorded(Lifecycle::Create, &id, work, |provided| RecordedEffect::changed(provided.created)).await
     }
 
     /// What every sandbox from here has: rules, audit, its origin.
@@ -314,6 +315,21 @@ impl Inner {
         self.provider.get_or_try_init(|| self.config.provider()).await
     }
 
+    /// The provider's own mode: one that was given by code needn't be that of the settings.
+    fn mode(&self) -> &str {
+        self.provider.get().map_or_else(|| self.config.mode(), |provider| provider.mode())
+    }
+
+    async fn recorded<T>(
+        &self,
+        operation: Lifecycle,
+        id: &str,
+        work: impl Future<Output = Result<T>>,
+        effect: impl FnOnce(&T) -> RecordedEffect,
+    ) -> Result<T> {
+        guard::recorded(&self.audit, operation, id, self.mode(), work, effect).await
+    }
+
     fn seen(&self) -> MutexGuard<'_, Recent> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -322,6 +338,6 @@ impl Inner {
 impl Owner for Inner {
     fn delete<'a>(&'a self, id: &'a str) -> Pending<'a, bool> {
         let work = async move { self.provider().await?.delete(id).await };
-        Box::pin(guard::recorded(&self.audit, "destroy", id, self.config.mode(), work, |deleted| *deleted))
+        Box::pin(self.recorded(Lifecycle::Destroy, id, work, |deleted| RecordedEffect::changed(*deleted)))
     }
 }

@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use podbay::files::{Download, Scope, Write};
@@ -156,6 +157,40 @@ async fn every_operation_of_the_table_passes_the_guard() {
     }
     let left = free.run("cat denied/file; ls denied").await.unwrap();
     assert_eq!(left.text(), "content\ndir\nfile\n", "nothing of it happened");
+    free.destroy().await.unwrap();
+}
+
+/// The page lacked `lifetime` and `protections`.
+#[tokio::test]
+async fn the_page_about_the_audit_log_lists_every_operation() {
+    let home = tempfile::tempdir().unwrap();
+    let (free, sandbox, recorder) = sandboxes(&home).await;
+    assert!(free.run("mkdir -p free/dir").await.unwrap().success());
+    for operation in OPERATIONS.iter().filter(|operation| operation.name != "hello") {
+        // The one before may have deleted it.
+        free.write("free/file", "content").await.unwrap();
+        perform(&sandbox, operation.name, "/workspace/free").await.unwrap();
+    }
+    // A command that is followed from its beginning is `exec`.
+    let started = free.start("true").await.unwrap();
+    drop(sandbox.attach(&started.id, 0).await.unwrap());
+    let nobody = |_| {};
+    let (tree, meter) = (home.path().join("tree"), Meter::new(&nobody));
+    sandbox.download_tree("/workspace/free", &tree, &meter).await.unwrap();
+    sandbox.upload_tree(&tree, "/workspace/back", &meter).await.unwrap();
+    let input = Command::shell("cat").stdin();
+    let mut exec = sandbox.spawn(input).await.unwrap();
+    exec.control().close_input().await.unwrap();
+    exec.wait().await.unwrap();
+
+    let recorded: BTreeSet<String> = recorder.take().into_iter().map(|(action, ..)| action).collect();
+    let page = include_str!("../../../docs/audit.md");
+    let (_, table) = page.split_once("| `op` | operation |\n|---|---|\n").unwrap();
+    let rows = table.lines().take_while(|line| line.starts_with('|'));
+    let rows = rows.filter(|row| !row.ends_with("| on sandboxes as a whole |"));
+    let listed: Vec<&str> = rows.flat_map(|row| row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2)).collect();
+    assert_eq!(BTreeSet::from_iter(listed.iter().map(|&name| name.to_owned())), recorded);
+    assert_eq!(listed.len(), recorded.len(), "one has two rows: {listed:?}");
     free.destroy().await.unwrap();
 }
 

@@ -103,9 +103,7 @@ async fn creating_and_deleting_are_recorded() {
     sandbox.destroy().await.unwrap();
     podbay.get_or_create("box").await.unwrap();
     podbay.delete("box").await.unwrap();
-    podbay.cleanup(None).await.unwrap();
-    let expected =
-        [format!("create {id}"), format!("destroy {id}"), "create box".into(), "destroy box".into(), "cleanup ".into()];
+    let expected = [format!("create {id}"), format!("destroy {id}"), "create box".into(), "destroy box".into()];
     assert_eq!(*seen.lock().unwrap(), expected);
 
     // What can't be recorded isn't created.
@@ -114,6 +112,27 @@ async fn creating_and_deleting_are_recorded() {
     let error = strict.get_or_create("box").await.unwrap_err();
     assert!(error.to_string().contains("the disk is full"), "{error}");
     assert!(podbay.list_all(Query::default()).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_clean_up_says_which_sandboxes_it_deleted() {
+    let home = tempfile::tempdir().unwrap();
+    let ended: Arc<Mutex<Vec<AuditEntry>>> = Arc::default();
+    let record = ended.clone();
+    let audit = Audit::new(move |entry: &AuditEntry| {
+        record.lock().unwrap().extend(entry.outcome.is_some().then(|| entry.clone()));
+        Ok(())
+    });
+    let podbay = builder(&home).audit(audit).build().unwrap();
+    podbay.get_or_create("idle").await.unwrap().run("true").await.unwrap();
+    let busy = podbay.get_or_create("busy").await.unwrap();
+    busy.start("sleep 100").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    assert_eq!(podbay.cleanup(Some(Duration::from_millis(500))).await.unwrap().deleted, ["idle"]);
+    let last = ended.lock().unwrap().last().unwrap().clone();
+    let effect = serde_json::to_value(&last.outcome.unwrap().effect).unwrap();
+    assert_eq!((last.op, effect), ("cleanup", serde_json::json!({ "changed": true, "deleted": ["idle"] })));
+    busy.destroy().await.unwrap();
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use podbay_proto::RawPath;
 use podbay_proto::exec::{Command, ExecId, Program, Target};
 use serde::Serialize;
 
-use super::digest::{self, Digest, Text, Total};
+use super::digest::{self, Digest, Text, Total, WHOLE};
 
 /// How many bytes of an operation's target are shown.
 const TARGET: usize = 4096;
@@ -81,11 +81,11 @@ impl Details {
         let (target, shell, argv, argv_total) = match &command.program {
             Program::Shell(line) => (line.to_string(), Some(Text::of(line.as_bytes())), None, None),
             Program::Argv(words) => {
-                let (argv, total) = digest::list(words.iter().map(RawPath::as_bytes));
+                let (argv, total) = digest::list(words.iter().map(RawPath::as_bytes), WHOLE);
                 (quoted(words), None, Some(argv), total)
             }
         };
-        let (env, env_total) = digest::list(command.env.keys().map(String::as_bytes));
+        let (env, env_total) = digest::list(command.env.keys().map(String::as_bytes), WHOLE);
         let cwd = command.cwd.as_ref().map(|cwd| Text::of(cwd.as_bytes()));
         Self { target: shown(target), shell, argv, argv_total, cwd, env, env_total, ..Self::default() }
     }

@@ -88,9 +88,12 @@ impl Text {
     }
 }
 
-/// A list of texts that may be too long to record whole: what is recorded of it, and the digest of all if that isn't all.
-pub(super) fn list<'a>(texts: impl Iterator<Item = &'a [u8]> + Clone) -> (Vec<Text>, Option<Total>) {
-    let mut left = WHOLE;
+/// A list of texts of which at most `bound` bytes are recorded: those, and the digest of all if they aren't all.
+pub(super) fn list<'a>(
+    texts: impl Iterator<Item = &'a [u8]> + Clone,
+    bound: usize,
+) -> (Vec<Text>, Option<Total>) {
+    let mut left = bound;
     let mut recorded = Vec::new();
     let mut complete = true;
     for text in texts.clone() {
@@ -172,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_list_keeps_its_borders_and_its_bound() {
-        let of = |texts: &[&[u8]]| list(texts.iter().copied());
+        let of = |texts: &[&[u8]]| list(texts.iter().copied(), WHOLE);
         let (short, total) = of(&[b"a b", b"", b"c"]);
         assert_eq!((json(&short), total), (r#"["a b","","c"]"#.to_owned(), None));
         let big = vec![b'x'; WHOLE];

@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
+use podbay_client::provider::Cleaned;
 use serde::Serialize;
 
 use super::details::Details;
-use super::digest::Digest;
+use super::digest::{self, Digest, Text, Total};
+
+/// How many bytes of ids are recorded of what a clean-up deleted: those of about 25,000 sandboxes.
+const IDS: usize = 512 << 10;
 
 /// What became of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -106,12 +110,37 @@ pub struct RecordedEffect {
     /// Whether a sandbox was created, or deleted: neither if it was there already, or wasn't there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changed: Option<bool>,
+    /// The ids of what a clean-up deleted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deleted: Vec<Text>,
+    /// All of them, where they are too many to record each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deleted_total: Option<Total>,
+    /// The ids of what it should have deleted and couldn't.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_deleted: Vec<Text>,
+    /// All of them, where they are too many to record each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_deleted_total: Option<Total>,
 }
 
 impl RecordedEffect {
     /// So many bytes were moved.
     pub fn bytes(bytes: u64) -> Self {
         Self { bytes: Some(bytes), ..Self::default() }
+    }
+
+    /// A sandbox was created, or deleted, or wasn't.
+    pub fn changed(changed: bool) -> Self {
+        Self { changed: Some(changed), ..Self::default() }
+    }
+
+    /// This was deleted by a clean-up.
+    pub fn cleaned(cleaned: &Cleaned) -> Self {
+        let (deleted, deleted_total) = digest::list(cleaned.deleted.iter().map(String::as_bytes), IDS);
+        let (not_deleted, not_deleted_total) = digest::list(cleaned.failed.iter().map(|(id, _)| id.as_bytes()), IDS);
+        let changed = Self::changed(!cleaned.deleted.is_empty());
+        Self { deleted, deleted_total, not_deleted, not_deleted_total, ..changed }
     }
 }
 
