@@ -75,6 +75,10 @@ pub enum Error {
     )]
     AddressRefused(String),
 
+    /// The cluster hasn't given the pod an address yet.
+    #[error("the pod of the sandbox {0} has no address yet")]
+    NoAddress(String),
+
     /// The sandbox's pod doesn't exist any more.
     #[error("the sandbox's pod {pod} is gone: {how}. Its files are lost; create a new sandbox")]
     PodGone {
@@ -113,6 +117,16 @@ pub enum Error {
     Architecture {
         /// As `uname -m` prints it.
         arch: String,
+    },
+
+    /// The pod's runtime can't bring podbayd there, and there is no other way.
+    #[error(
+        "the pod {pod} runs sandboxd, and podbayd can't be brought there without pods/exec. Grant that right, use an image that \
+         contains podbayd (podbay install agent-sandbox --podbayd-in-image), or a template with upstream's Python runtime"
+    )]
+    UnsuitableRuntime {
+        /// The pod's name.
+        pod: String,
     },
 
     /// The image lacks the tools that the bootstrap needs.
@@ -175,6 +189,13 @@ pub enum Error {
     /// Something of that name exists, and isn't the sandbox that is meant, or not one that Podbay created.
     #[error("{0}: choose another id or namespace")]
     NotOurs(String),
+
+    /// Somebody changed a NetworkPolicy that Podbay created, so that it isn't known what it lets through.
+    #[error(
+        "the NetworkPolicy {0} was changed and doesn't have the rules that its name stands for: delete it, and Podbay creates it \
+         again"
+    )]
+    PolicyChanged(String),
 
     /// Another client replaced the pod that this one was starting.
     #[error("the sandbox {0} took too long to start, and another client replaced its pod; try again")]
@@ -314,6 +335,15 @@ pub enum Error {
     #[error("can't ask podbayd whether the sandbox is idle: {0}")]
     IdleUnknown(String),
 
+    /// An object can't be written as the API server expects it, though nothing is wrong with the settings.
+    #[error("can't write the manifest of {what}: {source}. This is a defect in Podbay; please report it")]
+    Manifest {
+        /// The object.
+        what: &'static str,
+        /// Why.
+        source: serde_json::Error,
+    },
+
     /// A setting or argument isn't valid.
     #[error("{0}")]
     Config(String),
@@ -340,6 +370,10 @@ impl Error {
         }
     }
 
+    pub(crate) fn manifest(what: &'static str) -> impl Fn(serde_json::Error) -> Self {
+        move |source| Self::Manifest { what, source }
+    }
+
     /// Whether a retry can't help.
     pub fn is_final(&self) -> bool {
         match self {
@@ -348,6 +382,7 @@ impl Error {
             | Self::Bootstrap(_)
             | Self::AddressUnusable(_)
             | Self::RouterUnreachable(_)
+            | Self::NoAddress(_)
             | Self::Superseded(_) => false,
             // An exec gets 404 and 400 while a container is being restarted; whether the pod exists is asked before.
             Self::Api { source, .. } => matches!(Self::code(source), Some(401 | 422)),

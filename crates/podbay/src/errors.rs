@@ -67,7 +67,7 @@ const CONTENDED: ErrorName = lifecycle(
 const NAME_TAKEN: ErrorName = lifecycle(
     "name_taken",
     "NameTaken",
-    "The cluster has something else of that name: choose another id or namespace.",
+    "The cluster has something else of that name: choose another id or namespace, or do what the message says.",
 );
 const INVALID_CURSOR: ErrorName = lifecycle(
     "invalid_cursor",
@@ -187,6 +187,7 @@ fn provider(source: &(dyn std::error::Error + Send + Sync + 'static)) -> ErrorNa
             | Cluster::Architecture { .. }
             | Cluster::MissingTools(_)
             | Cluster::NoDirectory
+            | Cluster::UnsuitableRuntime { .. }
             | Cluster::Setup { .. },
         ) => STARTUP_FAILED,
         Some(Cluster::PodGone { .. }) => POD_GONE,
@@ -195,6 +196,7 @@ fn provider(source: &(dyn std::error::Error + Send + Sync + 'static)) -> ErrorNa
             | Cluster::NodeLost { .. }
             | Cluster::Upgrade { .. }
             | Cluster::AddressUnusable(_)
+            | Cluster::NoAddress(_)
             | Cluster::RouterUnreachable(_)
             | Cluster::IdleUnknown(_),
         ) => UNREACHABLE,
@@ -206,7 +208,7 @@ fn provider(source: &(dyn std::error::Error + Send + Sync + 'static)) -> ErrorNa
             | Cluster::PoolBusy { .. }
             | Cluster::PoolLockLost { .. },
         ) => CONTENDED,
-        Some(Cluster::NotOurs(_)) => NAME_TAKEN,
+        Some(Cluster::NotOurs(_) | Cluster::PolicyChanged(_)) => NAME_TAKEN,
         Some(Cluster::Cursor(_)) => INVALID_CURSOR,
         Some(Cluster::Config(_)) => CONFIG,
         _ => PROVIDER,
@@ -260,6 +262,14 @@ mod tests {
             (Cluster::PoolBusy { pool: "default".into(), seconds: 5 }, "Contended"),
             (Cluster::NotOurs("the Lease box".into()), "NameTaken"),
             (Cluster::Cursor("has expired"), "InvalidCursor"),
+            // These were `ConfigError`, though no setting is wrong.
+            (Cluster::PolicyChanged("pb-net-x".into()), "NameTaken"),
+            (Cluster::UnsuitableRuntime { pod: "box".into() }, "StartupFailed"),
+            (Cluster::NoAddress("box".into()), "Unreachable"),
+            (
+                Cluster::Manifest { what: "the pod", source: serde_json::from_str::<u8>("").unwrap_err() },
+                "ProviderError",
+            ),
         ] {
             assert_eq!(ErrorName::of(&error.into()).exception, exception);
         }

@@ -87,7 +87,9 @@ pub(crate) fn pod(
     // Overrides can't change these: without its owner a pod would never be removed.
     value["metadata"]["name"] = name.into();
     value["metadata"]["ownerReferences"] = json!([plain(&owner)?]);
-    serde_json::from_value(value).map_err(|error| Error::Config(format!("the pod can't be described: {error}")))
+    // What Podbay itself describes is a pod; overrides are any JSON.
+    serde_json::from_value(value)
+        .map_err(|error| Error::Config(format!("pod_template_overrides don't fit into a pod: {error}")))
 }
 
 fn spec(config: &Config, ttl: Option<u64>) -> Result<Value> {
@@ -255,7 +257,7 @@ fn only_waits(command: &[String]) -> bool {
 }
 
 fn plain(part: &impl serde::Serialize) -> Result<Value> {
-    serde_json::to_value(part).map_err(|error| Error::Config(format!("a part of the pod can't be described: {error}")))
+    serde_json::to_value(part).map_err(Error::manifest("the pod"))
 }
 
 #[cfg(test)]

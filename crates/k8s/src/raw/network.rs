@@ -94,8 +94,7 @@ pub(crate) async fn clean(cluster: &Cluster, pods: &Api<Pod>) -> Result<usize> {
 fn policy(config: &Config) -> Result<(String, NetworkPolicy)> {
     let egress = egress::rules(config)?;
     let ingress = ingress(config)?;
-    let rules = serde_json::to_vec(&(&egress, &ingress))
-        .map_err(|error| Error::Config(format!("the network rules can't be described: {error}")))?;
+    let rules = serde_json::to_vec(&(&egress, &ingress)).map_err(Error::manifest("the network rules"))?;
     let hash = names::hash(&rules);
     let selector = LabelSelector { match_labels: Some([(NETWORK.into(), hash.clone())].into()), ..Default::default() };
     let policy = NetworkPolicy {
@@ -132,7 +131,7 @@ pub(crate) fn clients(port: u16) -> Result<NetworkPolicyIngressRule> {
         "from": [{"namespaceSelector": {}, "podSelector": {"matchLabels": {CLIENT: "true"}}}],
         "ports": [{"port": port, "protocol": "TCP"}],
     });
-    serde_json::from_value(rule).map_err(|error| Error::Config(format!("the network rule can't be described: {error}")))
+    serde_json::from_value(rule).map_err(Error::manifest("a network rule"))
 }
 
 /// Admits upstream's router to podbayd's port.
@@ -147,7 +146,7 @@ pub(crate) fn router(port: u16) -> Result<NetworkPolicyIngressRule> {
         }],
         "ports": [{"port": port, "protocol": "TCP"}],
     });
-    serde_json::from_value(rule).map_err(|error| Error::Config(format!("the network rule can't be described: {error}")))
+    serde_json::from_value(rule).map_err(Error::manifest("a network rule"))
 }
 
 /// The name is the hash of the rules, unless somebody or a webhook has changed them.
@@ -155,16 +154,12 @@ fn agrees(found: &NetworkPolicy, wanted: &NetworkPolicy, name: &str) -> Result<(
     if plain(found)? == plain(wanted)? {
         return Ok(());
     }
-    Err(Error::Config(format!(
-        "the NetworkPolicy {name} was changed and doesn't have the rules that its name stands for: delete it, and Podbay creates \
-         it again"
-    )))
+    Err(Error::PolicyChanged(name.to_owned()))
 }
 
 /// A policy's rules as the API server stores them: it fills in defaults and leaves out empty fields.
 fn plain(policy: &NetworkPolicy) -> Result<Value> {
-    let mut spec = serde_json::to_value(&policy.spec)
-        .map_err(|error| Error::Config(format!("the network policy can't be described: {error}")))?;
+    let mut spec = serde_json::to_value(&policy.spec).map_err(Error::manifest("the NetworkPolicy"))?;
     for way in ["egress", "ingress"] {
         for port in rules_of(&mut spec[way]).flat_map(|rule| rules_of(&mut rule["ports"])) {
             if port["protocol"].is_null() {
@@ -265,7 +260,7 @@ mod tests {
             |policy| policy["spec"]["policyTypes"] = json!(["Ingress"]),
             |policy| policy["spec"]["podSelector"]["matchLabels"]["podbay.dev/net"] = "x".into(),
         ] {
-            changed(change).unwrap_err();
+            assert!(matches!(changed(change), Err(Error::PolicyChanged(_))));
         }
     }
 }

@@ -176,6 +176,9 @@ mod tests {
             let message = pod(weak.clone()).unwrap_err().to_string();
             assert!(message.contains(word), "{weak}: {message}");
         }
+        // Overrides are any JSON.
+        let message = pod(json!({"spec": {"hostname": 7}})).unwrap_err().to_string();
+        assert!(message.contains("pod_template_overrides don't fit"), "{message}");
         // What the baseline level calls safe is let through.
         let safe = json!([{"name": "net.ipv4.ping_group_range", "value": "0 0"}]);
         pod(json!({"spec": {"securityContext": {"sysctls": safe}}})).unwrap();

@@ -89,10 +89,7 @@ impl Text {
 }
 
 /// A list of texts of which at most `bound` bytes are recorded: those, and the digest of all if they aren't all.
-pub(super) fn list<'a>(
-    texts: impl Iterator<Item = &'a [u8]> + Clone,
-    bound: usize,
-) -> (Vec<Text>, Option<Total>) {
+pub(super) fn list<'a>(texts: impl Iterator<Item = &'a [u8]> + Clone, bound: usize) -> (Vec<Text>, Option<Total>) {
     let mut left = bound;
     let mut recorded = Vec::new();
     let mut complete = true;

@@ -51,12 +51,7 @@ pub(crate) async fn bring(api: &RoutedApi, launch: &LaunchOptions) -> Result<Bro
         Runtime::Python => {}
         Runtime::Unknown => return Ok(Brought::NoRuntime),
         Runtime::Sandboxd => {
-            return Err(Error::Config(format!(
-                "the pod {} runs sandboxd, and podbayd can't be brought there without pods/exec. Grant that right, use an image \
-                 that contains podbayd (podbay install agent-sandbox --podbayd-in-image), or a template with upstream's Python \
-                 runtime",
-                api.pod()
-            )));
+            return Err(Error::UnsuitableRuntime { pod: api.pod().to_owned() });
         }
     }
     start(api, launch).await?;

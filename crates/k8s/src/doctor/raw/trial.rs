@@ -145,7 +145,7 @@ impl RawExamination {
         let ours = pods.list(&ListParams::default().labels(&format!("{SANDBOX}={id}"))).await;
         let ours = ours.map_err(Error::api("list the pods"))?;
         let pod = ours.items.into_iter().find(|pod| address_of(pod).is_some());
-        let pod = pod.ok_or_else(|| Error::Config(format!("the pod of {id} has no address")))?;
+        let pod = pod.ok_or_else(|| Error::NoAddress(id))?;
         let status = pod.status.clone().unwrap_or_default();
         let address = status.pod_ip.clone().unwrap_or_default();
         let addresses = pod_view::addresses(&status);
@@ -285,6 +285,9 @@ fn bracketed(address: &str) -> String {
 }
 
 fn remedy(error: &Error, config: &Config) -> String {
+    if matches!(error, Error::NoAddress(_)) {
+        return "try again; if it still has none, look at the pod's events and the network plug-in's log".into();
+    }
     let text = error.to_string();
     let image = &config.image;
     if ["ImagePull", "ErrImage", "InvalidImageName", "ImageInspect", "RegistryUnavailable"]

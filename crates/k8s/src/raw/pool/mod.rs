@@ -215,8 +215,7 @@ fn metadata(config: &Config) -> Result<Metadata> {
 fn template(config: &Config) -> Result<String> {
     let network = network::label(config)?;
     let pod = manifest::pod(config, "", &metadata(config)?, Default::default(), network.as_deref(), None)?;
-    let text = serde_json::to_vec(&(&pod, &config.setup_script))
-        .map_err(|error| Error::Config(format!("the pod can't be described: {error}")))?;
+    let text = serde_json::to_vec(&(&pod, &config.setup_script)).map_err(Error::manifest("a pod of the pool"))?;
     Ok(names::hash(&text))
 }
 
