@@ -58,12 +58,13 @@ impl SandboxOptions {
     /// When a flag isn't for the mode, or names a file that doesn't exist.
     pub fn apply(&self, config: &mut Config) -> Result<(), Failure> {
         for given in &self.given {
-            match (given.name, config.mode()) {
-                ("network", "raw") if given.values == ["none"] => {
+            let on_this_machine = !config.mode_row().on_cluster;
+            match given.name {
+                "network" if config.mode() == "raw" && given.values == ["none"] => {
                     config.set_by("--network", "raw.block_network", "true")?;
                 }
-                ("workspace", "local") => given.with(workspace)?.apply(config)?,
-                ("mount", "local") => given.with(mount)?.apply(config)?,
+                "workspace" if on_this_machine => given.with(workspace)?.apply(config)?,
+                "mount" if on_this_machine => given.with(mount)?.apply(config)?,
                 _ => given.apply(config)?,
             }
         }

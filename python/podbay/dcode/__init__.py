@@ -88,8 +88,10 @@ class PodbayProvider(SandboxProvider):
         return Variables.now().setting("mode") or "local"
 
     def _working_dir(self) -> str:
-        section = {"raw": "raw", "agent-sandbox": "agent_sandbox"}.get(self._mode())
-        return (section is not None and Variables.now().setting(f"{section}.workdir")) or _WORKDIR
+        # A mode's section has its name.
+        key = f"{self._mode().replace('-', '_')}.workdir"
+        known = any(setting.key == key for setting in podbay.SETTINGS)
+        return (known and Variables.now().setting(key)) or _WORKDIR
 
     def _settings(self, params: dict[str, Any]) -> dict[str, Any]:
         params.pop("timeout", None)

@@ -6,6 +6,7 @@ use podbay_client::provider::Provider;
 use podbay_client::quantity::{format_size, format_time};
 use podbay_k8s::doctor::{Doctor, Trial};
 use podbay_k8s::{Access, Cluster, agent_sandbox, raw};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
@@ -106,9 +107,7 @@ impl Config {
     /// When a setting doesn't have the shape that Kubernetes wants.
     pub fn agent_sandbox(&self) -> Result<agent_sandbox::Config, ConfigError> {
         self.check_project_labels()?;
-        let mut config = serde_json::to_value(agent_sandbox::Config::default()).unwrap_or_default();
-        self.fill::<agent_sandbox::Config>(&mut config, "agent_sandbox.", &SHARED_WITH_CLUSTER)?;
-        serde_json::from_value(config).map_err(|error| bad("settings", "agent_sandbox")(error.to_string()))
+        self.filled("agent_sandbox", &SHARED_WITH_CLUSTER, |_| {})
     }
 
     /// The cluster, and the namespace in it.
@@ -139,28 +138,44 @@ impl Config {
     /// When a setting doesn't have the shape that Kubernetes wants.
     pub fn raw(&self) -> Result<raw::Config, ConfigError> {
         self.check_project_labels()?;
-        let mut config = serde_json::to_value(raw::Config::default()).unwrap_or_default();
-        self.fill::<raw::Config>(&mut config, "raw.", &SHARED_WITH_CLUSTER)?;
-        // A pod can't request more than its limit, and the default would where only the limit was lowered.
-        for (request, limit) in REQUESTS {
-            let (request_field, limit_field) = (request.trim_start_matches("raw."), limit.trim_start_matches("raw."));
-            let amount = |field: &str| config[field].as_str().and_then(quantity);
-            if !self.is_set(request) && amount(request_field) > amount(limit_field) {
-                config[request_field] = config[limit_field].clone();
+        self.filled("raw", &SHARED_WITH_CLUSTER, |config| {
+            // A pod can't request more than its limit, and the default would where only the limit was lowered.
+            for (request, limit) in REQUESTS {
+                let (request_field, limit_field) =
+                    (request.trim_start_matches("raw."), limit.trim_start_matches("raw."));
+                let amount = |field: &str| config[field].as_str().and_then(quantity);
+                if !self.is_set(request) && amount(request_field) > amount(limit_field) {
+                    config[request_field] = config[limit_field].clone();
+                }
             }
-        }
-        serde_json::from_value(config).map_err(|error| bad("settings", "raw")(error.to_string()))
+        })
     }
 
-    /// Puts what is set into the fields of a provider's configuration: each setting of the section into the field of its
-    /// name, at the top or one level below, and those that are shared into the fields that are named here.
+    /// A provider's configuration with what is set: each setting of the section in the field of its name, at the top or one
+    /// level below, and those that are shared in the fields that are named here. `adjust` sees it at last.
+    ///
+    /// # Errors
+    /// When a setting doesn't have the shape of its field.
+    pub(super) fn filled<T: Default + Serialize + DeserializeOwned>(
+        &self,
+        section: &str,
+        shared: &[(&str, &str)],
+        adjust: impl FnOnce(&mut Json),
+    ) -> Result<T, ConfigError> {
+        let mut config = serde_json::to_value(T::default()).unwrap_or_default();
+        self.fill::<T>(&mut config, section, shared)?;
+        adjust(&mut config);
+        serde_json::from_value(config).map_err(|error| bad("settings", section)(error.to_string()))
+    }
+
     fn fill<T: DeserializeOwned>(
         &self,
         config: &mut Json,
         section: &str,
         shared: &[(&str, &str)],
     ) -> Result<(), ConfigError> {
-        let own = SETTINGS.iter().filter_map(|setting| Some((setting, setting.key.strip_prefix(section)?)));
+        let prefix = format!("{section}.");
+        let own = SETTINGS.iter().filter_map(|setting| Some((setting, setting.key.strip_prefix(&prefix)?)));
         let shared = shared.iter().filter_map(|(key, field)| Some((lookup::find(key)?, *field)));
         for (setting, field) in own.chain(shared) {
             let (Some(value), Some(given)) = (self.effective(setting), self.held(setting.key)) else { continue };
@@ -170,7 +185,7 @@ impl Config {
             *place = value.to_json(setting.kind);
             // After each one, so that the one that doesn't fit can be named.
             serde_json::from_value::<T>(config.clone()).map_err(|error| {
-                let api = if section == "local." { "local mode" } else { "the Kubernetes API" };
+                let api = if section == "local" { "local mode" } else { "the Kubernetes API" };
                 bad(&given.from, setting.key)(format!("this isn't what {api} expects: {error}"))
             })?;
         }
@@ -197,10 +212,7 @@ impl Config {
     /// When a setting is invalid.
     #[cfg(target_os = "linux")]
     pub fn local(&self) -> Result<podbay_local::Options, ConfigError> {
-        let mut options = serde_json::to_value(podbay_local::Options::default()).unwrap_or_default();
-        self.fill::<podbay_local::Options>(&mut options, "local.", &SHARED_WITH_LOCAL)?;
-        let options: podbay_local::Options =
-            serde_json::from_value(options).map_err(|error| bad("settings", "local")(error.to_string()))?;
+        let options: podbay_local::Options = self.filled("local", &SHARED_WITH_LOCAL, |_| {})?;
         Ok(podbay_local::Options { ttl: self.ttl(), idle_ttl: self.idle_ttl(), ..options })
     }
 
