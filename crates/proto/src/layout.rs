@@ -14,7 +14,7 @@ pub const STATE_DIR_NAME: &str = ".podbay";
 /// The sandbox's working directory unless it was given another.
 pub const WORKSPACE: &str = "/workspace";
 
-/// Where agent frameworks write, at the root of the file system.
+/// Where agent frameworks write, at the root of the file system. Python and TypeScript export the same list.
 pub const ARTEFACT_PATHS: [&str; 3] = ["/large_tool_results", "/conversation_history", "/blobs"];
 
 /// podbayd's program in its state directory, in a container that it was copied into.
@@ -81,4 +81,22 @@ pub mod listen_env {
         ALLOW_LOCAL,
         RUNTIME_API,
     ];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The language packages tell agents of these paths, and have them as constants of their own.
+    #[test]
+    fn the_language_packages_have_the_same_artefact_paths() {
+        let paths = ARTEFACT_PATHS.map(|path| format!("{path:?}")).join(", ");
+        let python = include_str!("../../../python/podbay/deepagents/__init__.py");
+        assert!(python.contains(&format!("ARTEFACT_PATHS = ({paths})\n")), "Python's differ from {paths}");
+        let typescript = include_str!("../../../node/src/deepagents/index.ts");
+        assert!(
+            typescript.contains(&format!("ARTEFACT_PATHS: readonly string[] = [{paths}];")),
+            "TypeScript's differ from {paths}"
+        );
+    }
 }
