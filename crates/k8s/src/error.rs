@@ -119,9 +119,9 @@ pub enum Error {
         arch: String,
     },
 
-    /// The pod's runtime can't bring podbayd there, and there is no other way.
+    /// podbayd can't be installed through the pod's runtime, and there is no other way.
     #[error(
-        "the pod {pod} runs sandboxd, and podbayd can't be brought there without pods/exec. Grant that right, use an image that \
+        "the pod {pod} runs sandboxd, and podbayd can't be installed there without pods/exec. Grant that right, use an image that \
          contains podbayd (podbay install agent-sandbox --podbayd-in-image), or a template with upstream's Python runtime"
     )]
     UnsuitableRuntime {
