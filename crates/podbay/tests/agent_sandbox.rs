@@ -36,13 +36,20 @@ async fn passes(case: Case) {
     }
     let add_ons: Vec<AddOn> = [vec![AddOn::AgentSandbox], case.add_ons.clone()].concat();
     let Some(cluster) = rig::cluster_with(&add_ons).await.unwrap() else { return };
-    let mut needs = Features { templates: true, ..Features::default() }.needs();
     if case.podbayd_in_image {
         cluster.add_images(&[runtime_image()]).unwrap();
-        // Nothing has to be brought there by exec.
-        needs.rights.retain(|right| right.resource != "pods/exec");
     }
-    let namespace = cluster.namespace(needs.policy_rules()).await.unwrap();
+    // What this connection takes, and nothing for any other.
+    let needs = |gateway_namespace: &str| {
+        let gateway_namespace = gateway_namespace.to_owned();
+        let config = Config { connection: case.connection, gateway_namespace, ..Config::default() };
+        let mut needs = Features { suspends: false, ..Features::of(&config) }.needs();
+        // Nothing has to be brought by exec to where podbayd is already.
+        needs.rights.retain(|right| !case.podbayd_in_image || right.resource != "pods/exec");
+        needs
+    };
+    let namespace = cluster.namespace(needs("default").policy_rules()).await.unwrap();
+    let needs = needs(namespace.name());
     let template = Template {
         name: "podbay".into(),
         replicas: 1,
@@ -57,7 +64,6 @@ async fn passes(case: Case) {
         namespace: namespace.name().into(),
         account: "test".into(),
         template: Some(template),
-        tunnel: case.connection == Connection::Tunnel,
         ..Install::new(needs)
     };
     cluster.apply(&install.manifests().unwrap()).unwrap();
@@ -325,20 +331,6 @@ async fn stock_without_exec(
     change: impl Fn(String) -> String,
 ) -> Option<(rig::Namespace, AgentSandbox, tempfile::TempDir)> {
     let cluster = rig::cluster_with(&[AddOn::AgentSandbox]).await.unwrap()?;
-    let mut needs = Features { templates: true, ..Features::default() }.needs();
-    needs.rights.retain(|right| right.resource != "pods/exec");
-    let namespace = cluster.namespace(needs.policy_rules()).await.unwrap();
-    let install = Install {
-        namespace: namespace.name().into(),
-        account: "test".into(),
-        // Upstream's pod isn't hardened.
-        pod_security: PodSecurity::Privileged,
-        tunnel: true,
-        ..Install::new(needs)
-    };
-    cluster.apply(&install.manifests().unwrap()).unwrap();
-    let stock = STOCK.replace("namespace: default", &format!("namespace: {}", namespace.name()));
-    cluster.apply(&change(stock)).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("key");
     std::fs::write(&file, key().secret_text()).unwrap();
@@ -348,6 +340,19 @@ async fn stock_without_exec(
         private_key_file: file.to_str().map(str::to_owned),
         ..Config::default()
     };
+    let mut needs = Features { suspends: false, ..Features::of(&config) }.needs();
+    needs.rights.retain(|right| right.resource != "pods/exec");
+    let namespace = cluster.namespace(needs.policy_rules()).await.unwrap();
+    let install = Install {
+        namespace: namespace.name().into(),
+        account: "test".into(),
+        // Upstream's pod isn't hardened.
+        pod_security: PodSecurity::Privileged,
+        ..Install::new(needs)
+    };
+    cluster.apply(&install.manifests().unwrap()).unwrap();
+    let stock = STOCK.replace("namespace: default", &format!("namespace: {}", namespace.name()));
+    cluster.apply(&change(stock)).unwrap();
     let claims = AgentSandbox::new(&Cluster::with_client(namespace.client(), namespace.name()), config).unwrap();
     Some((namespace, claims, dir))
 }

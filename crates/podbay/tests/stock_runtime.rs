@@ -42,22 +42,23 @@ const PORT: u16 = 8888;
 
 /// A namespace with that template, in which the account may not exec and the router reaches the runtime's port and nothing else; and a
 /// client that wants podbayd's own port.
-async fn only_the_stock_port(more: &[AddOn], port: u16) -> Option<(rig::Namespace, AgentSandbox, tempfile::TempDir)> {
-    let add_ons: Vec<AddOn> = [&[AddOn::AgentSandbox], more].concat();
+async fn only_the_stock_port(case: &Case) -> Option<(rig::Namespace, AgentSandbox, tempfile::TempDir)> {
+    let add_ons: Vec<AddOn> = [&[AddOn::AgentSandbox], case.add_ons].concat();
     let cluster = rig::cluster_with(&add_ons).await.unwrap()?;
-    let needs = Features { templates: true, ..Features::of(&by_the_stock_runtime()) }.needs();
-    let namespace = cluster.namespace(needs.policy_rules()).await.unwrap();
+    // What this connection takes, and nothing for any other.
+    let needs = |gateway_namespace: &str| Features::of(&case.config(gateway_namespace, None)).needs();
+    let namespace = cluster.namespace(needs("default").policy_rules()).await.unwrap();
     let install = Install {
         namespace: namespace.name().into(),
         account: "test".into(),
         // Upstream's pod isn't hardened.
         pod_security: PodSecurity::Privileged,
-        tunnel: true,
-        ..Install::new(needs)
+        ..Install::new(needs(namespace.name()))
     };
     cluster.apply(&install.manifests().unwrap()).unwrap();
     let stock = STOCK.replace("namespace: default", &format!("namespace: {}", namespace.name()));
-    let stock = stock.replacen("spec:\n  podTemplate:", POLICY, 1).replace(&PORT.to_string(), &port.to_string());
+    let stock = stock.replacen("spec:\n  podTemplate:", POLICY, 1).replace(&PORT.to_string(), &case.port.to_string());
+    let port = case.port;
     let server = format!("command: [python3, -m, uvicorn, 'main:app', --host, 0.0.0.0, --port, '{port}']");
     let container = "imagePullPolicy: Never";
     cluster.apply(&stock.replacen(container, &format!("{container}\n          {server}"), 1)).unwrap();
@@ -79,7 +80,7 @@ async fn only_the_stock_port(more: &[AddOn], port: u16) -> Option<(rig::Namespac
 #[tokio::test(flavor = "multi_thread")]
 async fn the_suite_by_the_stock_runtime_through_a_tunnel() {
     let _used = ROUTER.read().await;
-    let Some((namespace, by_port, _dir)) = only_the_stock_port(&[], PORT).await else { return };
+    let Some((namespace, by_port, _dir)) = only_the_stock_port(&Case::by_a_tunnel()).await else { return };
     // podbayd can be brought there, but not reached on its own port: the error says what to do.
     let error = by_port.get_or_create(&Wanted::default()).await.unwrap_err().to_string();
     for words in ["cluster.port", "agent_sandbox.runtime"] {
@@ -115,22 +116,39 @@ async fn the_suite_by_the_stock_runtime_through_the_python_router() {
 /// The same at the address that a Gateway's status names, of a runtime that listens on a port of its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_suite_by_a_stock_runtime_on_another_port_through_a_gateway() {
-    let case = Case { add_ons: &[AddOn::GatewayApi], gateway: true, port: 8765, ..Case::default() };
+    let case = Case { add_ons: &[AddOn::GatewayApi], connection: Connection::Gateway, port: 8765, ..Case::default() };
     passes_inside("the_suite_by_a_stock_runtime_on_another_port_through_a_gateway", case).await;
 }
 
-/// How the stock runtime is reached in the cluster's network.
+/// How the stock runtime is reached, by default at the router's URL.
 struct Case {
     add_ons: &'static [AddOn],
     /// The router's Service.
     service: &'static str,
-    gateway: bool,
+    connection: Connection,
     port: u16,
 }
 
 impl Default for Case {
     fn default() -> Self {
-        Self { add_ons: &[], service: "sandbox-router-svc", gateway: false, port: PORT }
+        Self { add_ons: &[], service: "sandbox-router-svc", connection: Connection::Direct, port: PORT }
+    }
+}
+
+impl Case {
+    fn by_a_tunnel() -> Self {
+        Self { connection: Connection::Tunnel, ..Self::default() }
+    }
+
+    fn config(&self, gateway_namespace: &str, router_url: Option<String>) -> Config {
+        Config {
+            connection: self.connection,
+            router_url,
+            gateway_name: Some("podbay".into()),
+            gateway_namespace: gateway_namespace.into(),
+            runtime_port: self.port,
+            ..by_the_stock_runtime()
+        }
     }
 }
 
@@ -138,11 +156,11 @@ impl Default for Case {
 async fn passes_inside(test: &str, case: Case) {
     let Some(namespace) = rig::inside() else {
         let _used = ROUTER.read().await;
-        let Some((namespace, ..)) = only_the_stock_port(case.add_ons, case.port).await else { return };
+        let Some((namespace, ..)) = only_the_stock_port(&case).await else { return };
         let cluster = rig::cluster_with(&[AddOn::AgentSandbox]).await.unwrap().unwrap();
         let services: Api<Service> = Api::namespaced(cluster.admin(), "agent-sandbox-system");
         let router = services.get(case.service).await.unwrap().spec.unwrap().cluster_ip.unwrap();
-        if case.gateway {
+        if case.connection == Connection::Gateway {
             gateway::add(&cluster, namespace.name(), &router);
         }
         let router = format!("http://{router}:8080");
@@ -153,22 +171,9 @@ async fn passes_inside(test: &str, case: Case) {
     // The Python router wants it, and the Go router here takes anything.
     let token = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(token.path(), "rig\n").unwrap();
-    let config = Config {
-        router_token_file: token.path().to_str().map(str::to_owned),
-        runtime_port: case.port,
-        ..by_the_stock_runtime()
-    };
-    let config = match case.gateway {
-        true => Config {
-            connection: Connection::Gateway,
-            gateway_name: Some("podbay".into()),
-            gateway_namespace: namespace,
-            ..config
-        },
-        false => {
-            Config { connection: Connection::Direct, router_url: std::env::var("PODBAY_TEST_ROUTER").ok(), ..config }
-        }
-    };
+    let router_url = std::env::var("PODBAY_TEST_ROUTER").ok();
+    let router_token_file = token.path().to_str().map(str::to_owned);
+    let config = Config { router_token_file, ..case.config(&namespace, router_url) };
     let router = if case.service == PYTHON_ROUTER { Router::Python } else { Router::GoAgain };
     passes(&Cluster::connect(&access).await.unwrap(), config, router).await;
 }
@@ -276,7 +281,7 @@ async fn a_command_cannot_use_it(sandbox: &Sandbox) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_by_the_stock_runtime_runs_once_when_its_connection_is_cut() {
     let _alone = ROUTER.write().await;
-    let Some((namespace, ..)) = only_the_stock_port(&[], PORT).await else { return };
+    let Some((namespace, ..)) = only_the_stock_port(&Case::by_a_tunnel()).await else { return };
     let cluster = Cluster::with_client(namespace.client(), namespace.name());
     let claims = AgentSandbox::new(&cluster, by_the_stock_runtime()).unwrap();
     let made = claims.get_or_create(&Wanted::default()).await.unwrap();

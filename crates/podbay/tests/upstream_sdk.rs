@@ -37,7 +37,8 @@ async fn upstreams_sdk_gets_the_stock_runtimes_answers_from_podbayd() {
     let image =
         rig::Runtime::Debian.image(podbay_embed::daemon(arch).unwrap(), podbay_embed::digest(arch).unwrap()).unwrap();
     cluster.add_images(&[image]).unwrap();
-    let mut needs = Features { templates: true, ..Features::default() }.needs();
+    let tunnel = Some("agent-sandbox-system".to_owned());
+    let mut needs = Features { templates: true, tunnel, ..Features::default() }.needs();
     needs.rights.retain(|right| right.resource != "pods/exec");
     let namespace = cluster.namespace(needs.policy_rules()).await.unwrap();
     let template = Template {
@@ -61,7 +62,6 @@ async fn upstreams_sdk_gets_the_stock_runtimes_answers_from_podbayd() {
         template: Some(template),
         // Upstream's pod isn't hardened.
         pod_security: PodSecurity::Privileged,
-        tunnel: true,
         ..Install::new(needs)
     };
     cluster.apply(&install.manifests().unwrap()).unwrap();

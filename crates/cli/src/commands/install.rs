@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use podbay::config::Config;
+use podbay::k8s::channel::in_cluster::Connection;
 use podbay::k8s::install::{DEFAULT_NAMESPACE, Install, PodSecurity, Template};
 use podbay::k8s::keys::PublicKey;
 use podbay::k8s::rights::ModeNeeds;
@@ -106,9 +107,14 @@ struct AgentSandboxArguments {
     #[arg(long)]
     router: bool,
 
-    /// Let the account forward ports to upstream's router (cluster.connection tunnel)
+    /// Let the account forward ports to upstream's router in agent_sandbox.router_namespace, and admit the router, whatever
+    /// cluster.connection is
     #[arg(long)]
     tunnel: bool,
+
+    /// Let the account get Gateways in agent_sandbox.gateway_namespace, and admit the router, whatever cluster.connection is
+    #[arg(long)]
+    gateway: bool,
 
     /// The image contains podbayd: start it with the pod, so that it needn't be sent to each sandbox
     #[arg(long)]
@@ -183,29 +189,41 @@ fn raw(arguments: RawArguments, config: &Config) -> Result<Install, Failure> {
 
 fn agent_sandbox(arguments: AgentSandboxArguments, settings: &Settings) -> Result<Install, Failure> {
     let config = settings.config_of("agent-sandbox")?;
+    let used = config.agent_sandbox()?;
+    let through_router = used.is_through_router();
+    let features = agent_sandbox::Features::of(&used);
     let features = agent_sandbox::Features {
         templates: true,
         creates_pools: arguments.create_pools,
-        ..agent_sandbox::Features::of(&config.agent_sandbox()?)
+        tunnel: features.tunnel.or(arguments.tunnel.then_some(used.router_namespace)),
+        gateway: features.gateway.or(arguments.gateway.then_some(used.gateway_namespace)),
+        ..features
     };
     let template = match arguments.no_template {
         true => None,
         false => {
             let mut pod = config.raw()?;
             pod.runtime_class = arguments.runtime_class.or(pod.runtime_class);
+            let public_keys = public_keys(arguments.public_key, &pod)?;
+            if pod.connection.is_through_router() {
+                // Raw mode has no router, and its pods are the same however clients get there.
+                pod.connection = Connection::default();
+            }
+            let asked = arguments.router || arguments.tunnel || arguments.gateway;
             Some(Template {
                 name: arguments.template,
                 replicas: arguments.replicas,
                 allow_env: arguments.allow_env,
-                public_keys: public_keys(arguments.public_key, &pod)?,
-                admit_router: arguments.router || arguments.tunnel,
+                // Settings can lead through the router to the stock runtime, which takes no key.
+                admit_router: asked || through_router && !public_keys.is_empty(),
+                public_keys,
                 podbayd_in_image: arguments.podbayd_in_image,
                 runtime_api: arguments.runtime_api,
                 pod,
             })
         }
     };
-    Ok(Install { tunnel: arguments.tunnel, ..install(arguments.common, &config, features.needs(), template) })
+    Ok(install(arguments.common, &config, features.needs(), template))
 }
 
 /// The keys that were named, or those of the private keys that clients with these settings use.
@@ -230,7 +248,6 @@ fn install(common: CommonArguments, config: &Config, needs: ModeNeeds, template:
         },
         reaper_image: common.reaper_image,
         template,
-        tunnel: false,
         reaper_namespace: common.reaper_namespace,
     }
 }

@@ -9,6 +9,7 @@ mod describe;
 mod documents;
 mod home;
 mod hostile;
+mod install;
 mod people;
 mod raw;
 mod raw_doctor;

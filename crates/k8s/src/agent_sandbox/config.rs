@@ -273,6 +273,19 @@ impl Config {
         Ok(Some((way, router)))
     }
 
+    /// Whether sandboxes are reached through a router.
+    pub fn is_through_router(&self) -> bool {
+        self.way_to_router().is_some()
+    }
+
+    /// The way to the router; none where sandboxes are reached without it, or by a connection that can't work.
+    pub(crate) fn way_to_router(&self) -> Option<Way> {
+        match self.runtime {
+            Runtime::Podbayd => self.addresses().connection.router(),
+            Runtime::Stock => self.stock_runtime().ok().flatten().map(|(way, _)| way),
+        }
+    }
+
     /// How the router is reached. An empty text is as good as none: it lifts what a weaker source says.
     fn router(&self) -> RouterConfig<'_> {
         fn set(text: &Option<String>) -> Option<&str> {

@@ -2,10 +2,11 @@
 
 use super::resources::{EXTENSIONS_GROUP, SANDBOXES_GROUP};
 use super::{Config, Runtime};
+use crate::channel::router::{GATEWAY_GROUP, Way};
 use crate::rights::{ModeNeeds, Right, right};
 
 /// The features of agent-sandbox mode that are used. Each takes rights of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Features {
     /// Sandboxes are found by their template, so pools are listed.
     pub templates: bool,
@@ -15,21 +16,29 @@ pub struct Features {
     pub suspends: bool,
     /// Sandboxes are reached by the stock runtime's API, so exec isn't used.
     pub without_exec: bool,
+    /// Sandboxes are reached by a tunnel to the router, whose Service is in this namespace.
+    pub tunnel: Option<String>,
+    /// Sandboxes are reached by the address of a Gateway in this namespace.
+    pub gateway: Option<String>,
 }
 
 impl Features {
     /// The features that a configuration uses.
     pub fn of(config: &Config) -> Self {
+        // A tunnel that is only the last resort, as with `auto`, isn't needed.
+        let way = config.way_to_router();
         Self {
             templates: config.warm_pool_name.is_none(),
             creates_pools: false,
             suspends: config.resume,
             without_exec: config.runtime == Runtime::Stock,
+            tunnel: (way == Some(Way::Tunnel)).then(|| config.router_namespace.clone()),
+            gateway: (way == Some(Way::Gateway)).then(|| config.gateway_namespace.clone()),
         }
     }
 
     /// What these features need on a cluster, and no more.
-    pub fn needs(self) -> ModeNeeds {
+    pub fn needs(&self) -> ModeNeeds {
         ModeNeeds {
             mode: "agent-sandbox",
             rights: self.rights(),
@@ -39,7 +48,7 @@ impl Features {
         }
     }
 
-    fn rights(self) -> Vec<Right> {
+    fn rights(&self) -> Vec<Right> {
         let sandboxes: &[&str] = if self.suspends { &["get", "watch", "patch"] } else { &["get"] };
         let pools: &[&str] = match (self.templates, self.creates_pools) {
             (_, true) => &["get", "list", "create"],
@@ -71,8 +80,25 @@ impl Features {
         if self.creates_pools {
             rights.push(right(EXTENSIONS_GROUP, "sandboxtemplates", &["get"], "Whether a pool's template exists."));
         }
+        if let Some(namespace) = &self.tunnel {
+            rights.extend(tunnel_rights().map(|right| right.within(namespace)));
+        }
+        if let Some(namespace) = &self.gateway {
+            let gateways = right(GATEWAY_GROUP, "gateways", &["get"], "The address of the Gateway before the router.");
+            rights.push(gateways.within(namespace));
+        }
         rights
     }
+}
+
+/// What a port-forward to the router takes, in the router's namespace.
+fn tunnel_rights() -> [Right; 3] {
+    [
+        right("", "services", &["get"], "Which pods are the router's."),
+        right("", "pods", &["list"], "Which of them is ready."),
+        // Both verbs, for the same reason as with pods/exec.
+        right("", "pods/portforward", &["create", "get"], "The tunnel to it."),
+    ]
 }
 
 /// The rights of the reaper. It creates nothing.
@@ -93,25 +119,57 @@ fn reaper_rights() -> Vec<Right> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::channel::in_cluster::Connection;
 
     #[test]
     fn nothing_is_asked_for_that_isnt_used() {
-        let verbs = |features: Features, resource: &str| {
+        let verbs = |features: &Features, resource: &str| {
             let rights = features.rights();
             rights.iter().find(|right| right.resource == resource).map_or(&[][..], |right| right.verbs)
         };
         let plain = Features::default();
-        assert_eq!(verbs(plain, "sandboxes"), ["get"]);
-        assert_eq!(verbs(plain, "sandboxwarmpools"), ["get"]);
-        assert!(verbs(plain, "sandboxtemplates").is_empty());
-        assert_eq!(verbs(plain, "pods/exec"), ["create", "get"]);
+        assert_eq!(verbs(&plain, "sandboxes"), ["get"]);
+        assert_eq!(verbs(&plain, "sandboxwarmpools"), ["get"]);
+        assert!(verbs(&plain, "sandboxtemplates").is_empty());
+        assert_eq!(verbs(&plain, "pods/exec"), ["create", "get"]);
         let stock = Features::of(&Config { runtime: Runtime::Stock, ..Config::default() });
-        assert!(verbs(stock, "pods/exec").is_empty());
-        assert!(verbs(Features { suspends: true, ..plain }, "sandboxes").contains(&"patch"));
-        assert!(verbs(Features { creates_pools: true, ..plain }, "sandboxwarmpools").contains(&"create"));
-        let every = plain.rights().into_iter().chain(reaper_rights());
+        assert!(verbs(&stock, "pods/exec").is_empty());
+        assert!(verbs(&Features { suspends: true, ..plain.clone() }, "sandboxes").contains(&"patch"));
+        assert!(verbs(&Features { creates_pools: true, ..plain.clone() }, "sandboxwarmpools").contains(&"create"));
+        let every = plain.rights().into_iter().chain(reaper_rights()).chain(tunnel_rights());
         for right in every {
             assert!(right.resource != "secrets" && !right.verbs.contains(&"*"), "{right:?}");
         }
+    }
+
+    /// These rights weren't in the table: the doctor checked neither, and `podbay install` had no right to get Gateways.
+    #[test]
+    fn the_way_to_the_router_takes_rights_where_the_router_is() {
+        let elsewhere = |config: &Config| -> Vec<String> {
+            let rights = Features::of(config).rights().into_iter();
+            rights.filter_map(|right| Some(format!("{} in {}", right.resource, right.namespace?))).collect()
+        };
+        let config = |connection| Config {
+            connection,
+            private_key_file: Some("key".into()),
+            router_namespace: "routers".into(),
+            gateway_namespace: "gateways".into(),
+            ..Config::default()
+        };
+        let tunnel = ["services in routers", "pods in routers", "pods/portforward in routers"];
+        let gateway = ["gateways in gateways"];
+        for connection in [Connection::Auto, Connection::Exec, Connection::InCluster, Connection::Direct] {
+            assert_eq!(elsewhere(&config(connection)), [""; 0], "{connection:?}");
+        }
+        assert_eq!(elsewhere(&config(Connection::Tunnel)), tunnel);
+        assert_eq!(elsewhere(&config(Connection::Gateway)), gateway);
+        let named = Config { gateway_name: Some("front".into()), ..config(Connection::Auto) };
+        assert_eq!(elsewhere(&named), gateway, "whoever names a Gateway means it");
+        let stock = Config { runtime: Runtime::Stock, ..config(Connection::Auto) };
+        assert_eq!(elsewhere(&stock), tunnel, "the stock runtime has no other way");
+        // A role of the sandboxes' namespace can't grant them.
+        assert!(
+            Features::of(&stock).needs().policy_rules().len() + tunnel.len() == Features::of(&stock).rights().len()
+        );
     }
 }

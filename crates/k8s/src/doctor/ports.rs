@@ -27,7 +27,7 @@ pub(super) fn ports(template: &Value, config: &Config) -> Option<Finding> {
     if stock.is_none() && !addresses.is_used() {
         return None;
     }
-    let way = stock.or_else(|| addresses.connection.router());
+    let way = config.way_to_router();
     let peer = match way.is_some() {
         true => {
             let elsewhere = way == Some(Way::Tunnel);

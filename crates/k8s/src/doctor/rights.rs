@@ -27,12 +27,17 @@ pub(super) async fn account(cluster: &Cluster) -> Finding {
 
 /// Whether each right that the mode needs is granted.
 pub(super) async fn granted(cluster: &Cluster, needs: &ModeNeeds, who: &str) -> Vec<Finding> {
-    join_all(needs.rights.iter().map(|right| granted_one(cluster, *right, needs, who))).await
+    join_all(needs.rights.iter().map(|right| granted_one(cluster, right, needs, who))).await
 }
 
-async fn granted_one(cluster: &Cluster, right: Right, needs: &ModeNeeds, who: &str) -> Finding {
-    let finding = |state, detail: String| Finding::new("rights", format!("rights: {}", right.resource), state, detail);
-    let space = (!needs.cluster_wide).then_some(cluster.namespace.as_str());
+async fn granted_one(cluster: &Cluster, right: &Right, needs: &ModeNeeds, who: &str) -> Finding {
+    let home = cluster.namespace.as_str();
+    let what = match right.namespace.as_deref().filter(|namespace| *namespace != home) {
+        Some(elsewhere) => format!("rights: {} in {elsewhere}", right.resource),
+        None => format!("rights: {}", right.resource),
+    };
+    let finding = |state, detail: String| Finding::new("rights", what.clone(), state, detail);
+    let space = needs.scope(right, home);
     let answers = join_all(right.verbs.iter().map(|verb| may(cluster, space, right.group, right.resource, verb))).await;
     let mut missing = Vec::new();
     for (verb, answer) in right.verbs.iter().zip(answers) {
@@ -48,11 +53,11 @@ async fn granted_one(cluster: &Cluster, right: Right, needs: &ModeNeeds, who: &s
         return finding(State::Ok, format!("may {}", right.verbs.join(", ")));
     }
     let detail = format!("may not {}. {}", missing.join(", "), right.why);
-    finding(State::Failed, detail).fix(grant(needs, right, &missing, who, space))
+    finding(State::Failed, detail).fix(grant(needs, right, &missing, who, home))
 }
 
 /// The commands that grant the missing verbs.
-fn grant(needs: &ModeNeeds, right: Right, verbs: &[&str], who: &str, space: Option<&str>) -> String {
+fn grant(needs: &ModeNeeds, right: &Right, verbs: &[&str], who: &str, home: &str) -> String {
     let resource = match (right.group, right.resource) {
         ("", resource) => resource.to_owned(),
         (group, resource) => format!("{resource}.{group}"),
@@ -62,9 +67,13 @@ fn grant(needs: &ModeNeeds, right: Right, verbs: &[&str], who: &str, space: Opti
         Some(account) => format!("--serviceaccount={account}"),
         None => format!("--user={}", quoted(who)),
     };
-    let (role, flag, install) = match space {
-        Some(space) => ("role", format!(" -n {space}"), format!("--namespace {space}")),
-        None => ("clusterrole", String::new(), "--namespace-per-sandbox".to_owned()),
+    let (role, flag) = match needs.scope(right, home) {
+        Some(space) => ("role", format!(" -n {space}")),
+        None => ("clusterrole", String::new()),
+    };
+    let install = match needs.cluster_wide {
+        true => "--namespace-per-sandbox".to_owned(),
+        false => format!("--namespace {home}"),
     };
     format!(
         "podbay install {} {install} | kubectl apply -f - creates an account that may; for this one: \
@@ -148,16 +157,30 @@ mod tests {
     #[test]
     fn the_remedy_can_be_pasted() {
         let needs = crate::raw::Features::default().needs();
-        let right = needs.rights[1];
-        let text = grant(&needs, right, &["get"], "system:serviceaccount:agents:podbay", Some("boxes"));
+        let right = &needs.rights[1];
+        let text = grant(&needs, right, &["get"], "system:serviceaccount:agents:podbay", "boxes");
         assert!(text.ends_with(
             "kubectl create role podbay-pods-exec -n boxes --verb=get --resource=pods/exec && \
              kubectl create rolebinding podbay-pods-exec -n boxes --role=podbay-pods-exec \
              --serviceaccount=agents:podbay"
         ));
+        let everywhere = crate::raw::Features { namespace_per_sandbox: true, ..Default::default() }.needs();
         assert!(
-            grant(&needs, right, &["get"], "o'neil", None)
+            grant(&everywhere, right, &["get"], "o'neil", "boxes")
                 .ends_with(r"--clusterrole=podbay-pods-exec --user='o'\''neil'")
         );
+    }
+
+    #[test]
+    fn a_right_elsewhere_is_granted_there_and_the_sandboxes_stay_where_they_are() {
+        let features = crate::agent_sandbox::Features { gateway: Some("edge".into()), ..Default::default() };
+        let needs = features.needs();
+        let right = needs.rights.iter().find(|right| right.resource == "gateways").unwrap();
+        let text = grant(&needs, right, &["get"], "eve", "boxes");
+        assert!(text.starts_with("podbay install agent-sandbox --namespace boxes | "), "{text}");
+        let role =
+            "kubectl create role podbay-gateways -n edge --verb=get --resource=gateways.gateway.networking.k8s.io && ";
+        assert!(text.contains(role), "{text}");
+        assert!(text.ends_with("-n edge --role=podbay-gateways --user=eve"), "{text}");
     }
 }

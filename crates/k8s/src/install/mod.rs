@@ -4,17 +4,15 @@
 //! just what Podbay does, and optionally a reaper with an account of its own.
 
 mod admission;
+mod grant;
 mod reaper;
 mod template;
 
-use std::fmt::Write as _;
-
-pub use template::Template;
-
-use crate::channel::router::ROUTER_NAMESPACE;
+use self::grant::Grant;
+pub use self::template::Template;
 use crate::error::Result;
 use crate::names;
-use crate::rights::{ModeNeeds, Right, right};
+use crate::rights::ModeNeeds;
 
 /// The namespace of the sandboxes by default.
 pub const DEFAULT_NAMESPACE: &str = "podbay-sandboxes";
@@ -36,8 +34,6 @@ pub struct Install {
     pub reaper_image: Option<String>,
     /// What sandboxes are created from, in a mode whose controller creates them.
     pub template: Option<Template>,
-    /// Whether the account may forward ports to upstream's router, for the connection `tunnel`.
-    pub tunnel: bool,
     /// The namespace of the reaper and its account, which is created too; by default named after the sandboxes' own.
     pub reaper_namespace: Option<String>,
 }
@@ -75,21 +71,9 @@ impl Install {
             pod_security: PodSecurity::Restricted,
             reaper_image: None,
             template: None,
-            tunnel: false,
             reaper_namespace: None,
         }
     }
-}
-
-/// An account and its rights.
-struct Grant<'a> {
-    /// The name of the role and its binding.
-    role: String,
-    account: &'a str,
-    /// The account's namespace.
-    home: &'a str,
-    rights: Vec<Right>,
-    why: &'a str,
 }
 
 impl Install {
@@ -114,16 +98,7 @@ impl Install {
             self.account
         );
         parts.push(account(&self.account, home, &token));
-        parts.extend(self.granted(&Grant {
-            role: self.role_name(""),
-            account: &self.account,
-            home,
-            rights: self.needs.rights.clone(),
-            why: "Exactly the rights that Podbay needs.",
-        }));
-        if self.tunnel {
-            parts.extend(self.tunnel_rights(home));
-        }
+        parts.extend(self.rights_of_the_account(home)?);
         if let Some(template) = &self.template {
             parts.extend(template.manifests(&self.namespace)?);
         }
@@ -139,73 +114,37 @@ impl Install {
         Ok(parts.join("---\n"))
     }
 
-    /// A role with an account's rights, and its binding. With a namespace for each sandbox the role has to be the cluster's.
-    fn granted(&self, grant: &Grant<'_>) -> [String; 2] {
-        let Grant { role, account, home, rights, why } = grant;
-        let (kind, namespace) = match self.needs.cluster_wide {
-            true => ("ClusterRole", String::new()),
-            false => ("Role", format!("  namespace: {}\n", self.namespace)),
-        };
-        let mut text = format!(
-            "\
-# {why}
-apiVersion: rbac.authorization.k8s.io/v1
-kind: {kind}
-metadata:
-  name: {role}
-{namespace}  labels:
-    app.kubernetes.io/managed-by: podbay
-rules:
-"
-        );
-        for right in rights {
-            // Writing to a string can't fail.
-            let _ = write!(
-                text,
-                "  # {}\n  - apiGroups: [\"{}\"]\n    resources: [\"{}\"]\n    verbs: [{}]\n",
-                right.why,
-                right.group,
-                right.resource,
-                right.verbs.iter().map(|verb| format!("\"{verb}\"")).collect::<Vec<_>>().join(", "),
-            );
-        }
-        let binding = format!(
-            "\
-apiVersion: rbac.authorization.k8s.io/v1
-kind: {kind}Binding
-metadata:
-  name: {role}
-{namespace}  labels:
-    app.kubernetes.io/managed-by: podbay
-roleRef:
-  apiGroup: rbac.authorization.k8s.io
-  kind: {kind}
-  name: {role}
-subjects:
-  - kind: ServiceAccount
-    name: {account}
-    namespace: {home}
-"
-        );
-        [text, binding]
-    }
-
-    /// What a tunnel to the router takes, in the router's namespace.
-    fn tunnel_rights(&self, home: &str) -> [String; 2] {
-        let rights = vec![
-            right("", "services", &["get"], "Which pods are the router's."),
-            right("", "pods", &["list"], "Which of them is ready."),
-            right("", "pods/portforward", &["create", "get"], "The tunnel to it."),
-        ];
-        let needs = ModeNeeds { cluster_wide: false, ..self.needs.clone() };
-        let there = Self { namespace: ROUTER_NAMESPACE.into(), needs, ..self.clone() };
-        there.granted(&Grant {
-            role: format!("podbay-tunnel-{}", self.namespace),
+    /// The rights of whoever uses sandboxes: a role for each namespace where some are needed.
+    fn rights_of_the_account(&self, home: &str) -> Result<Vec<String>> {
+        let mut by_namespace = self.needs.by_namespace(&self.namespace);
+        let own = Grant {
+            role: self.role_name(""),
+            namespace: self.scope(),
             account: &self.account,
             home,
-            rights,
-            why: "Lets that account reach upstream's router through the API server.",
-        })
+            rights: by_namespace.remove(self.namespace.as_str()).unwrap_or_default(),
+            why: "Exactly the rights that Podbay needs.",
+        };
+        let mut parts: Vec<String> = own.manifests().into();
+        for (namespace, rights) in by_namespace {
+            names::check_label("namespace", namespace)?;
+            let there = Grant {
+                // Several installations may need rights there.
+                role: format!("podbay-router-{}", self.namespace),
+                namespace: Some(namespace),
+                account: &self.account,
+                home,
+                rights,
+                why: "What the same account needs outside of the sandboxes' namespace, to reach upstream's router.",
+            };
+            parts.extend(there.manifests());
+        }
+        Ok(parts)
+    }
+
+    /// The namespace where the rights hold. With a namespace for each sandbox they have to hold in all.
+    fn scope(&self) -> Option<&str> {
+        (!self.needs.cluster_wide).then_some(self.namespace.as_str())
     }
 
     /// A name of the whole cluster mustn't clash with that of another installation.
@@ -253,6 +192,7 @@ metadata:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent_sandbox;
     use crate::raw::Features;
 
     fn install(features: Features) -> Install {
@@ -338,6 +278,46 @@ mod tests {
         }
         assert!(!text.contains("secrets"), "{text}");
         assert!(!usual().manifests().unwrap().contains("ValidatingAdmissionPolicy"));
+    }
+
+    /// What reaches the router was granted in `agent-sandbox-system`, wherever the router was, and getting the Gateway wasn't
+    /// granted at all.
+    #[test]
+    fn rights_outside_of_the_sandboxes_namespace_have_a_role_there() {
+        let features = agent_sandbox::Features {
+            tunnel: Some("routers".into()),
+            gateway: Some("gateways".into()),
+            ..agent_sandbox::Features::default()
+        };
+        let roles = |install: &Install| -> Vec<(String, String)> {
+            let text = install.manifests().unwrap();
+            let roles = text.split("---\n").filter(|part| line(part, "kind: ") == "Role");
+            roles.map(|role| (line(role, "  namespace: ").to_owned(), role.to_owned())).collect()
+        };
+        let install = Install::new(features.needs());
+        let found = roles(&install);
+        let spaces: Vec<&str> = found.iter().map(|(namespace, _)| namespace.as_str()).collect();
+        assert_eq!(spaces, ["podbay-sandboxes", "gateways", "routers"]);
+        assert!(!found[0].1.contains("pods/portforward") && !found[0].1.contains("services"), "{}", found[0].1);
+        assert!(found[1].1.contains("resources: [\"gateways\"]\n    verbs: [\"get\"]\n"), "{}", found[1].1);
+        for rule in ["[\"services\"]\n    verbs: [\"get\"]", "[\"pods\"]\n    verbs: [\"list\"]"] {
+            assert!(found[2].1.contains(rule), "{}", found[2].1);
+        }
+        // Another installation may have given rights there to its own account.
+        assert_eq!(line(&found[2].1, "  name: "), "podbay-router-podbay-sandboxes");
+        let text = install.manifests().unwrap();
+        let bindings: Vec<&str> = text
+            .split("---\n")
+            .filter(|part| line(part, "kind: ") == "RoleBinding")
+            .map(|part| line(part, "    namespace: "))
+            .collect();
+        assert_eq!(bindings, ["podbay-sandboxes"; 3], "the account itself stays where it is");
+        // Where the Gateway is beside the sandboxes, one role has it all.
+        let near = agent_sandbox::Features { gateway: Some("podbay-sandboxes".into()), ..Default::default() };
+        let found = roles(&Install::new(near.needs()));
+        assert!(found.len() == 1 && found[0].1.contains("\"gateways\""), "{found:?}");
+        let hostile = agent_sandbox::Features { tunnel: Some("a\nkind: Secret".into()), ..Default::default() };
+        assert!(Install::new(hostile.needs()).manifests().is_err());
     }
 
     /// A reaper that may not list network policies failed on every run.

@@ -35,13 +35,15 @@ impl Install {
             namespace(home, PodSecurity::Restricted, "A namespace for the reaper, separate from the sandboxes."),
             account(ACCOUNT, home, "The reaper's own account: it may remove sandboxes, but not create them."),
         ];
-        parts.extend(self.granted(&Grant {
+        let grant = Grant {
             role: self.role_name("-reaper"),
+            namespace: self.scope(),
             account: ACCOUNT,
             home,
-            rights: self.needs.reaper_rights.clone(),
+            rights: self.needs.reaper_rights.iter().collect(),
             why: "Exactly the rights that removing needs.",
-        }));
+        };
+        parts.extend(grant.manifests());
         let settings = self.needs.reaper_settings.iter();
         let settings: String = settings.map(|setting| format!(", \"--set\", \"{setting}\"")).collect();
         parts.push(format!(

@@ -18,8 +18,9 @@ pub(crate) struct Fixture {
     pub(crate) namespace: Namespace,
 }
 
-/// Everything that this mode can do.
-pub(crate) const ALL: Features = Features { templates: true, creates_pools: true, suspends: true, without_exec: false };
+/// Everything that this mode can do by exec.
+pub(crate) const ALL: Features =
+    Features { templates: true, creates_pools: true, suspends: true, without_exec: false, tunnel: None, gateway: None };
 
 impl Fixture {
     /// Nothing where no cluster can run.

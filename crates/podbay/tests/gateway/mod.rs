@@ -2,16 +2,10 @@
 
 /// A Gateway that leads to the router. No implementation runs here, so its status is written by hand.
 pub fn add(cluster: &rig::Cluster, namespace: &str, address: &str) {
-    let rights = "rules: [{apiGroups: [gateway.networking.k8s.io], resources: [gateways], verbs: [get]}]";
-    let binding = "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: gateways}\nsubjects: [{kind: ServiceAccount, \
-                   name: test}]";
-    let rbac = "apiVersion: rbac.authorization.k8s.io/v1";
     cluster
         .apply(&format!(
             "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {{name: podbay, namespace: {namespace}}}\nspec:\n  \
-             gatewayClassName: none\n  listeners: [{{name: web, protocol: HTTP, port: 8080}}]\n---\n{rbac}\nkind: Role\nmetadata: \
-             {{name: gateways, namespace: {namespace}}}\n{rights}\n---\n{rbac}\nkind: RoleBinding\nmetadata: {{name: gateways, \
-             namespace: {namespace}}}\n{binding}\n"
+             gatewayClassName: none\n  listeners: [{{name: web, protocol: HTTP, port: 8080}}]\n"
         ))
         .unwrap();
     let status = format!(r#"{{"status": {{"addresses": [{{"type": "IPAddress", "value": "{address}"}}]}}}}"#);

@@ -15,7 +15,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use super::{LIMIT, RouterConfig, Way};
+use super::{GATEWAY_GROUP, LIMIT, RouterConfig, Way};
 use crate::cluster::proxy;
 use crate::error::{Error, Result};
 
@@ -168,7 +168,7 @@ async fn connect(url: &RouterUrl, tls: &Tls) -> Result<Box<dyn ByteStream>, Stri
 
 /// A Gateway, once its status names an address: a new one gets it after some seconds.
 async fn gateway_with_address(client: &kube::Client, name: &str, namespace: &str) -> Result<Value, String> {
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("gateway.networking.k8s.io", "v1", "Gateway"));
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(GATEWAY_GROUP, "v1", "Gateway"));
     let gateways: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
     let begun = Instant::now();
     loop {

@@ -33,6 +33,9 @@ use crate::error::{Error, Result};
 /// Where upstream's manifests put the router.
 pub(crate) const ROUTER_NAMESPACE: &str = "agent-sandbox-system";
 
+/// The API group of Gateways.
+pub(crate) const GATEWAY_GROUP: &str = "gateway.networking.k8s.io";
+
 /// How long the router may take to connect to a pod. It tries for seven seconds itself.
 const LIMIT: Duration = Duration::from_secs(15);
 

@@ -1,6 +1,8 @@
 //! What modes need on a cluster. `podbay install` grants these rights, `podbay doctor` checks them, and the tests run with
 //! them: there is no other list.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
 /// What a mode needs on a cluster.
@@ -19,14 +21,30 @@ pub struct ModeNeeds {
 }
 
 impl ModeNeeds {
-    /// The rights of whoever uses sandboxes, as the rules of a role.
+    /// The rights of whoever uses sandboxes, as the rules of a role in the sandboxes' namespace. Rights that name another
+    /// namespace take a role there.
     pub fn policy_rules(&self) -> Vec<PolicyRule> {
-        self.rights.iter().map(Right::policy_rule).collect()
+        let here = self.rights.iter().filter(|right| right.namespace.is_none());
+        here.map(Right::policy_rule).collect()
+    }
+
+    /// The rights of whoever uses sandboxes, by the namespace where each is needed. The sandboxes are in `home`.
+    pub(crate) fn by_namespace<'a>(&'a self, home: &'a str) -> BTreeMap<&'a str, Vec<&'a Right>> {
+        let mut found = BTreeMap::<_, Vec<_>>::new();
+        for right in &self.rights {
+            found.entry(right.namespace.as_deref().unwrap_or(home)).or_default().push(right);
+        }
+        found
+    }
+
+    /// The namespace in which a right has to hold; none if it has to hold in all of them.
+    pub(crate) fn scope<'a>(&self, right: &'a Right, home: &'a str) -> Option<&'a str> {
+        right.namespace.as_deref().or_else(|| (!self.cluster_wide).then_some(home))
     }
 }
 
 /// The right to do something with a resource.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Right {
     /// The API group; empty for the core group.
     pub group: &'static str,
@@ -36,9 +54,16 @@ pub struct Right {
     pub verbs: &'static [&'static str],
     /// Why it is needed, as a comment in manifests.
     pub why: &'static str,
+    /// The namespace where it is needed, if that isn't the sandboxes' own.
+    pub namespace: Option<String>,
 }
 
 impl Right {
+    /// The same right in a namespace that isn't the sandboxes' own.
+    pub(crate) fn within(self, namespace: &str) -> Self {
+        Self { namespace: Some(namespace.to_owned()), ..self }
+    }
+
     fn policy_rule(&self) -> PolicyRule {
         PolicyRule {
             api_groups: Some(vec![self.group.to_owned()]),
@@ -55,5 +80,5 @@ pub(crate) const fn right(
     verbs: &'static [&'static str],
     why: &'static str,
 ) -> Right {
-    Right { group, resource, verbs, why }
+    Right { group, resource, verbs, why, namespace: None }
 }
