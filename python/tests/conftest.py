@@ -53,10 +53,10 @@ def sandbox() -> Iterator[podbay.Sandbox]:
 @pytest.fixture(scope="session")
 def router(tmp_path_factory) -> Iterator[Router]:
     """agent-sandbox's router; skips the test if there is no cluster with it."""
-    kubeconfig = os.environ.get("CLAIMS_KUBECONFIG")
-    if not os.environ.get("PODBAY_RIG") or not kubeconfig or not os.environ.get("RIG_KUBECTL"):
+    claims, harness = (os.environ.get(name) for name in ("CLAIMS_KUBECONFIG", "HARNESS_KUBECONFIG"))
+    if not (os.environ.get("PODBAY_RIG") and claims and harness and os.environ.get("RIG_KUBECTL")):
         pytest.skip("CLAIMS_KUBECONFIG isn't set: no cluster with agent-sandbox (docs/testing.md)")
-    namespace = json.loads(Path(kubeconfig).read_text())["contexts"][0]["context"]["namespace"]
-    router = Router(kubeconfig, namespace, tmp_path_factory.mktemp("router"))
+    namespace = json.loads(Path(claims).read_text())["contexts"][0]["context"]["namespace"]
+    router = Router(harness, namespace, tmp_path_factory.mktemp("router"))
     yield router
     router.close()

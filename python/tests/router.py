@@ -23,7 +23,10 @@ _GATEWAY = "sandbox-gateway"
 
 
 class Router:
-    """The router, a Gateway in front of it, and a private key for podbayd."""
+    """The router, a Gateway in front of it in the sandboxes' namespace, and a private key for podbayd.
+
+    The kubeconfig is that of the tests' own account: Podbay's may neither make Gateways nor do all that kubectl does.
+    """
 
     def __init__(self, kubeconfig: str, namespace: str, directory: Path) -> None:
         self.key_file = directory / "key"

@@ -180,4 +180,4 @@ def delete_pod_of(claim):
     sys.path.insert(0, str(Path(__file__).parent / "compat"))
     from cluster_api import Api
 
-    Api(os.environ["CLAIMS_KUBECONFIG"]).delete_pod_of_claim(claim)
+    Api.of_claims().delete_pod_of_claim(claim)

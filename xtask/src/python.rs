@@ -238,6 +238,8 @@ fn rig_variables(cluster: &Cluster, group: usize) -> Result<Vec<(&'static str, O
         ("WIDE_KUBECONFIG", account("wide", "roles-everywhere.yaml")?.0),
         ("NODES_KUBECONFIG", account("nodes", "roles-nodes.yaml")?.0),
         ("CLAIMS_KUBECONFIG", claims_file),
+        // What tests do to sandboxes without Podbay.
+        ("HARNESS_KUBECONFIG", account("harness", "roles-harness.yaml")?.0),
         ("RIG_KUBECTL", cluster.programs().join("kubectl").into()),
         ("RIG_INSIDE", serde_json::to_string(&words)?.into()),
     ])

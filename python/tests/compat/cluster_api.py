@@ -18,14 +18,15 @@ import yaml
 
 
 class Api:
-    """The cluster of a kubeconfig, by default of $KUBECONFIG."""
+    """The cluster of a kubeconfig, by default of $KUBECONFIG, and a namespace, by default the kubeconfig's."""
 
-    def __init__(self, kubeconfig: str | None = None) -> None:
+    def __init__(self, kubeconfig: str | None = None, namespace: str | None = None) -> None:
         config = yaml.safe_load(Path(kubeconfig or os.environ["KUBECONFIG"]).read_text())
         [context] = [each["context"] for each in config["contexts"] if each["name"] == config["current-context"]]
         [cluster] = [each["cluster"] for each in config["clusters"] if each["name"] == context["cluster"]]
         [user] = [each["user"] for each in config["users"] if each["name"] == context["user"]]
-        self.namespace = os.environ.get("PODBAY_RIG_NAMESPACE") or context.get("namespace", "default")
+        own = os.environ.get("PODBAY_RIG_NAMESPACE") or context.get("namespace", "default")
+        self.namespace = namespace or own
         self._server = cluster["server"]
         self._headers = {"Content-Type": "application/json"}
         self._tls = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
@@ -37,6 +38,11 @@ class Api:
                 for file, key in zip(files, ("client-certificate-data", "client-key-data"), strict=True):
                     file.write_bytes(base64.b64decode(user[key]))
                 self._tls.load_cert_chain(*files)
+
+    @classmethod
+    def of_claims(cls) -> Api:
+        """Returns the namespace of the account that claims sandboxes, as the tests' own account sees and changes it."""
+        return cls(os.environ["HARNESS_KUBECONFIG"], cls(os.environ["CLAIMS_KUBECONFIG"]).namespace)
 
     def get(self, path: str) -> Any:
         """Returns the object at a path of the API."""

@@ -50,12 +50,15 @@ WITHOUT_A_PROGRAM = {
 
 @pytest.fixture
 def claims(monkeypatch):
-    """The rig's cluster with agent-sandbox; skips the test if there is none."""
+    """The rig's cluster with agent-sandbox, as the tests' own account sees it; Podbay gets the one for claims.
+
+    Skips the test if there is none.
+    """
     kubeconfig = os.environ.get("CLAIMS_KUBECONFIG")
     if not os.environ.get("PODBAY_RIG") or not kubeconfig:
         pytest.skip("CLAIMS_KUBECONFIG isn't set: no cluster with agent-sandbox (docs/testing.md)")
     monkeypatch.setenv("KUBECONFIG", kubeconfig)
-    return Api(kubeconfig)
+    return Api.of_claims()
 
 
 def test_every_package_has_programs():

@@ -19,6 +19,8 @@ pub struct Access {
     kubeconfig: PathBuf,
     /// Of an account that may create namespaces.
     wide_kubeconfig: PathBuf,
+    /// Of an account that looks at what Podbay made.
+    harness_kubeconfig: PathBuf,
     key: PathBuf,
     router: Forward,
 }
@@ -37,14 +39,17 @@ impl Access {
         std::fs::write(&kubeconfig, account)?;
         let wide_kubeconfig = target.join("node-wide-kubeconfig");
         std::fs::write(&wide_kubeconfig, cluster.account(&tests.join("roles-everywhere.yaml"))?)?;
+        let harness_kubeconfig = target.join("node-harness-kubeconfig");
+        std::fs::write(&harness_kubeconfig, cluster.account(&tests.join("roles-harness.yaml"))?)?;
         cluster.apply(&routed_template(namespace, &key)?)?;
-        Ok(Self { kubeconfig, wide_kubeconfig, key, router: Forward::to_router(cluster)? })
+        Ok(Self { kubeconfig, wide_kubeconfig, harness_kubeconfig, key, router: Forward::to_router(cluster)? })
     }
 
     /// Tells a program by its environment.
     pub fn tell(&self, program: &mut Command) {
         program.env("TEST_ON_CLUSTER", "1").env("KUBECONFIG", &self.kubeconfig);
         program.env("TEST_WIDE_KUBECONFIG", &self.wide_kubeconfig);
+        program.env("TEST_HARNESS_KUBECONFIG", &self.harness_kubeconfig);
         program.env("TEST_ROUTER_URL", &self.router.url).env("TEST_ROUTER_KEY", &self.key);
     }
 }
