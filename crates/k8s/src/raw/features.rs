@@ -143,27 +143,4 @@ mod tests {
         // An exec needs both: see kubernetes/kubernetes#78741.
         assert!(plain.iter().any(|right| right.resource == "pods/exec" && right.verbs == ["create", "get"]));
     }
-
-    /// The roles of the tests that aren't written in Rust once granted more than `podbay install`, so they didn't show that
-    /// this is enough.
-    #[test]
-    fn the_roles_of_the_python_tests_are_the_same() {
-        let pool = Features { network_rules: true, pool: true, ..Features::default() };
-        let everywhere = Features { network_rules: true, namespace_per_sandbox: true, ..Features::default() };
-        for (features, file) in [
-            (pool, include_str!("../../../../python/tests/roles.yaml")),
-            (everywhere, include_str!("../../../../python/tests/roles-everywhere.yaml")),
-        ] {
-            let rules: String = features
-                .rights()
-                .iter()
-                .map(|right| {
-                    let verbs = right.verbs.iter().map(|verb| format!("\"{verb}\"")).collect::<Vec<_>>().join(", ");
-                    let (group, resource) = (right.group, right.resource);
-                    format!("  - apiGroups: [\"{group}\"]\n    resources: [\"{resource}\"]\n    verbs: [{verbs}]\n")
-                })
-                .collect();
-            assert_eq!(file.split_once("rules:\n").map(|(_, rest)| rest), Some(rules.as_str()));
-        }
-    }
 }

@@ -1,6 +1,9 @@
 //! What modes need on a cluster. `podbay install` grants these rights, `podbay doctor` checks them, and the tests run with
 //! them: there is no other list.
 
+#[cfg(test)]
+mod roles_of_tests;
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
