@@ -82,7 +82,7 @@ export class StartupTimeout extends ProviderError {}
 export class PodGone extends ProviderError {}
 /** Other clients keep changing or holding the same sandbox or pool. Try again later. */
 export class Contended extends ProviderError {}
-/** The cluster has something else of that name. Choose another id or namespace, or do what the message says. */
+/** The cluster has something else of that name. Choose another id or namespace. */
 export class NameTaken extends ProviderError {}
 /** The cursor of a list is invalid or has expired. List again without it. */
 export class InvalidCursor extends ProviderError {}

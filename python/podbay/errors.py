@@ -207,7 +207,7 @@ class Contended(ProviderError):
 
 
 class NameTaken(ProviderError):
-    """The cluster has something else of that name. Choose another id or namespace, or do what the message says."""
+    """The cluster has something else of that name. Choose another id or namespace."""
 
     code = "name_taken"
 

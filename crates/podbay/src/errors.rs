@@ -67,7 +67,7 @@ const CONTENDED: ErrorName = lifecycle(
 const NAME_TAKEN: ErrorName = lifecycle(
     "name_taken",
     "NameTaken",
-    "The cluster has something else of that name: choose another id or namespace, or do what the message says.",
+    "The cluster has something else of that name: choose another id or namespace.",
 );
 const INVALID_CURSOR: ErrorName = lifecycle(
     "invalid_cursor",
@@ -188,6 +188,7 @@ fn provider(source: &(dyn std::error::Error + Send + Sync + 'static)) -> ErrorNa
             | Cluster::MissingTools(_)
             | Cluster::NoDirectory
             | Cluster::UnsuitableRuntime { .. }
+            | Cluster::PolicyChanged(_)
             | Cluster::Setup { .. },
         ) => STARTUP_FAILED,
         Some(Cluster::PodGone { .. }) => POD_GONE,
@@ -208,7 +209,7 @@ fn provider(source: &(dyn std::error::Error + Send + Sync + 'static)) -> ErrorNa
             | Cluster::PoolBusy { .. }
             | Cluster::PoolLockLost { .. },
         ) => CONTENDED,
-        Some(Cluster::NotOurs(_) | Cluster::PolicyChanged(_)) => NAME_TAKEN,
+        Some(Cluster::NotOurs(_)) => NAME_TAKEN,
         Some(Cluster::Cursor(_)) => INVALID_CURSOR,
         Some(Cluster::Config(_)) => CONFIG,
         _ => PROVIDER,
@@ -263,7 +264,7 @@ mod tests {
             (Cluster::NotOurs("the Lease box".into()), "NameTaken"),
             (Cluster::Cursor("has expired"), "InvalidCursor"),
             // These were `ConfigError`, though no setting is wrong.
-            (Cluster::PolicyChanged("pb-net-x".into()), "NameTaken"),
+            (Cluster::PolicyChanged("pb-net-x".into()), "StartupFailed"),
             (Cluster::UnsuitableRuntime { pod: "box".into() }, "StartupFailed"),
             (Cluster::NoAddress("box".into()), "Unreachable"),
             (

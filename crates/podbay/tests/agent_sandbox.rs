@@ -57,6 +57,7 @@ async fn passes(case: Case) {
         allow_env: false,
         public_keys: if case.connection == Connection::Auto { Vec::new() } else { vec![key().public()] },
         admit_router: case.connection.is_through_router(),
+        router_namespace: "agent-sandbox-system".into(),
         podbayd_in_image: case.podbayd_in_image,
         runtime_api: false,
     };
@@ -254,6 +255,7 @@ async fn a_hundred_sandboxes_through_the_python_router() {
         allow_env: false,
         public_keys: vec![key().public()],
         admit_router: true,
+        router_namespace: "agent-sandbox-system".into(),
         podbayd_in_image: true,
         runtime_api: false,
     };

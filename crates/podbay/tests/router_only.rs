@@ -43,6 +43,7 @@ fn template(name: &str) -> Template {
         allow_env: false,
         public_keys: vec![key().public()],
         admit_router: true,
+        router_namespace: "agent-sandbox-system".into(),
         podbayd_in_image: true,
         runtime_api: false,
     }

@@ -53,6 +53,7 @@ async fn upstreams_sdk_gets_the_stock_runtimes_answers_from_podbayd() {
         allow_env: false,
         public_keys: Vec::new(),
         admit_router: false,
+        router_namespace: "agent-sandbox-system".into(),
         podbayd_in_image: true,
         runtime_api: true,
     };

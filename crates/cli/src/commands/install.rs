@@ -190,12 +190,13 @@ fn raw(arguments: RawArguments, config: &Config) -> Result<Install, Failure> {
 fn agent_sandbox(arguments: AgentSandboxArguments, settings: &Settings) -> Result<Install, Failure> {
     let config = settings.config_of("agent-sandbox")?;
     let used = config.agent_sandbox()?;
-    let through_router = used.is_through_router();
+    // The stock runtime's API takes no key, so nobody uses podbayd's port there.
+    let to_podbayd_by_router = used.is_through_router() && used.runtime == agent_sandbox::Runtime::Podbayd;
     let features = agent_sandbox::Features::of(&used);
     let features = agent_sandbox::Features {
         templates: true,
         creates_pools: arguments.create_pools,
-        tunnel: features.tunnel.or(arguments.tunnel.then_some(used.router_namespace)),
+        tunnel: features.tunnel.or_else(|| arguments.tunnel.then(|| used.router_namespace.clone())),
         gateway: features.gateway.or(arguments.gateway.then_some(used.gateway_namespace)),
         ..features
     };
@@ -214,8 +215,8 @@ fn agent_sandbox(arguments: AgentSandboxArguments, settings: &Settings) -> Resul
                 name: arguments.template,
                 replicas: arguments.replicas,
                 allow_env: arguments.allow_env,
-                // Settings can lead through the router to the stock runtime, which takes no key.
-                admit_router: asked || through_router && !public_keys.is_empty(),
+                admit_router: asked || to_podbayd_by_router,
+                router_namespace: used.router_namespace,
                 public_keys,
                 podbayd_in_image: arguments.podbayd_in_image,
                 runtime_api: arguments.runtime_api,

@@ -54,6 +54,13 @@ fn the_router_is_admitted_where_sandboxes_are_reached_through_it() {
     for flag in ["--router", "--tunnel", "--gateway"] {
         assert!(admits(&[flag]), "{flag}");
     }
+    // Without a key such a template would lead nowhere.
+    let keyless = Home::new().output(&["install", "agent-sandbox", "--set", "cluster.connection=tunnel"]);
+    assert!(!keyless.status.success());
+    assert!(text(&keyless.stderr).contains("--public-key"), "{}", text(&keyless.stderr));
+    let edge = ["--tunnel", "--set", "agent_sandbox.router_namespace=edge"];
+    let printed = home.output(&[&["install", "agent-sandbox", "--set", &key_file], &edge[..]].concat());
+    assert!(text(&printed.stdout).contains("kubernetes.io/metadata.name: edge"), "{}", text(&printed.stdout));
     // The stock runtime's API takes no key, so there is no port of podbayd's to admit the router to.
     let stock = ["install", "agent-sandbox", "--set", "agent_sandbox.runtime=stock"];
     assert!(home.output(&stock).status.success());

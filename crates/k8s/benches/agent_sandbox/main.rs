@@ -80,6 +80,7 @@ async fn main() {
             allow_env: false,
             public_keys,
             admit_router: true,
+            router_namespace: "agent-sandbox-system".into(),
             podbayd_in_image,
             runtime_api: false,
         };

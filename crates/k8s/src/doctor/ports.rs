@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::report::{Finding, State};
 use crate::agent_sandbox::Config;
-use crate::channel::router::{ROUTER_NAMESPACE, Way};
+use crate::channel::router::ROUTER_NAMESPACE;
 
 /// The label that clients at pods' own addresses have.
 const CLIENT: (&str, &str) = ("podbay.dev/client", "true");
@@ -27,13 +27,8 @@ pub(super) fn ports(template: &Value, config: &Config) -> Option<Finding> {
     if stock.is_none() && !addresses.is_used() {
         return None;
     }
-    let way = config.way_to_router();
-    let peer = match way.is_some() {
-        true => {
-            let elsewhere = way == Some(Way::Tunnel);
-            let namespace = if elsewhere { config.router_namespace.as_str() } else { ROUTER_NAMESPACE };
-            Peer { what: "the router", label: ROUTER, namespace: Some(namespace) }
-        }
+    let peer = match config.way_to_router().is_some() {
+        true => Peer { what: "the router", label: ROUTER, namespace: Some(&config.router_namespace) },
         false => Peer { what: "clients with the label podbay.dev/client=true", label: CLIENT, namespace: None },
     };
     let what = peer.what;
@@ -244,7 +239,8 @@ mod tests {
 
     #[test]
     fn templates_that_podbay_prints_admit_whom_they_should() {
-        let rules = [crate::raw::network::clients(7777).unwrap(), crate::raw::network::router(7777).unwrap()];
+        let rules =
+            [crate::raw::network::clients(7777).unwrap(), crate::raw::network::router(ROUTER_NAMESPACE, 7777).unwrap()];
         let policy = json!({"ingress": rules});
         for connection in [Connection::Direct, Connection::Tunnel, Connection::InCluster] {
             assert_eq!(judged(policy.clone(), connection).0, State::Ok, "{connection:?}");

@@ -71,9 +71,16 @@ fn grant(needs: &ModeNeeds, right: &Right, verbs: &[&str], who: &str, home: &str
         Some(space) => ("role", format!(" -n {space}")),
         None => ("clusterrole", String::new()),
     };
-    let install = match needs.cluster_wide {
-        true => "--namespace-per-sandbox".to_owned(),
-        false => format!("--namespace {home}"),
+    let install = match (needs.cluster_wide, &right.namespace, right.resource) {
+        (true, ..) => "--namespace-per-sandbox".to_owned(),
+        (false, None, _) => format!("--namespace {home}"),
+        // The connection may come from a flag or the environment, which `install` doesn't see.
+        (false, Some(space), "gateways") => {
+            format!("--namespace {home} --no-template --gateway --set agent_sandbox.gateway_namespace={space}")
+        }
+        (false, Some(space), _) => {
+            format!("--namespace {home} --no-template --tunnel --set agent_sandbox.router_namespace={space}")
+        }
     };
     format!(
         "podbay install {} {install} | kubectl apply -f - creates an account that may; for this one: \
@@ -177,7 +184,9 @@ mod tests {
         let needs = features.needs();
         let right = needs.rights.iter().find(|right| right.resource == "gateways").unwrap();
         let text = grant(&needs, right, &["get"], "eve", "boxes");
-        assert!(text.starts_with("podbay install agent-sandbox --namespace boxes | "), "{text}");
+        let install = "podbay install agent-sandbox --namespace boxes --no-template --gateway \
+                       --set agent_sandbox.gateway_namespace=edge | ";
+        assert!(text.starts_with(install), "{text}");
         let role =
             "kubectl create role podbay-gateways -n edge --verb=get --resource=gateways.gateway.networking.k8s.io && ";
         assert!(text.contains(role), "{text}");

@@ -24,6 +24,8 @@ pub struct Template {
     pub public_keys: Vec<PublicKey>,
     /// Whether upstream's router may reach podbayd too, for clients that can't reach pods.
     pub admit_router: bool,
+    /// The namespace of that router.
+    pub router_namespace: String,
     /// Whether the image contains podbayd, which then is the container's first process and needn't be sent.
     pub podbayd_in_image: bool,
     /// Whether that podbayd also serves the stock runtime's API, for upstream's own SDKs. It has no authentication: whoever may
@@ -87,10 +89,10 @@ impl Template {
                     ingress.push(network::clients(self.pod.port)?);
                 }
                 if self.admit_router {
-                    ingress.push(network::router(self.pod.port)?);
+                    ingress.push(network::router(&self.router_namespace, self.pod.port)?);
                 }
                 if self.runtime_api {
-                    ingress.push(network::router(RUNTIME_PORT)?);
+                    ingress.push(network::router(&self.router_namespace, RUNTIME_PORT)?);
                 }
                 template["networkPolicy"] = json!({"ingress": ingress, "egress": egress});
             }
@@ -171,6 +173,7 @@ fn unwritable(error: impl std::fmt::Display) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::channel::router::ROUTER_NAMESPACE;
 
     fn template(pod: raw::Config) -> Template {
         Template {
@@ -180,6 +183,7 @@ mod tests {
             allow_env: false,
             public_keys: Vec::new(),
             admit_router: false,
+            router_namespace: ROUTER_NAMESPACE.into(),
             podbayd_in_image: false,
             runtime_api: false,
         }

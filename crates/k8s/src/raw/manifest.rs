@@ -89,7 +89,7 @@ pub(crate) fn pod(
     value["metadata"]["ownerReferences"] = json!([plain(&owner)?]);
     // What Podbay itself describes is a pod; overrides are any JSON.
     serde_json::from_value(value)
-        .map_err(|error| Error::Config(format!("pod_template_overrides don't fit into a pod: {error}")))
+        .map_err(|error| Error::Config(format!("raw.pod_template_overrides don't fit into a pod: {error}")))
 }
 
 fn spec(config: &Config, ttl: Option<u64>) -> Result<Value> {

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use super::config::Config;
 use super::egress;
 use crate::api::retry::with_retry;
-use crate::channel::router::ROUTER_NAMESPACE;
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
 use crate::names::{self, CLIENT, MANAGED_BY, NETWORK, PODBAY};
@@ -134,14 +133,14 @@ pub(crate) fn clients(port: u16) -> Result<NetworkPolicyIngressRule> {
     serde_json::from_value(rule).map_err(Error::manifest("a network rule"))
 }
 
-/// Admits upstream's router to podbayd's port.
+/// Admits the router in that namespace to a port.
 ///
 /// # Errors
 /// Never, unless Kubernetes' own types change.
-pub(crate) fn router(port: u16) -> Result<NetworkPolicyIngressRule> {
+pub(crate) fn router(namespace: &str, port: u16) -> Result<NetworkPolicyIngressRule> {
     let rule = json!({
         "from": [{
-            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": ROUTER_NAMESPACE}},
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
             "podSelector": {"matchLabels": {"app": "sandbox-router"}},
         }],
         "ports": [{"port": port, "protocol": "TCP"}],

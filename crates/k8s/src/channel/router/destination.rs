@@ -65,8 +65,9 @@ impl RouterUrl {
 
 /// Reads a URL.
 pub(super) fn parse(text: &str) -> Result<RouterUrl> {
-    // Messages end up in logs, where no password belongs.
-    let shown = text.rsplit_once('@').map_or(text.to_owned(), |(_, host)| format!("...@{host}"));
+    // Messages end up in logs, where no password or token belongs.
+    let without_query = text.split_once('?').map_or(text.to_owned(), |(url, _)| format!("{url}?..."));
+    let shown = without_query.rsplit_once('@').map_or(without_query.clone(), |(_, host)| format!("...@{host}"));
     let bad = |why: &str| Error::Config(format!("agent_sandbox.router_url is {shown:?}: {why}"));
     let uri: Uri = text.parse().map_err(|_| bad("this isn't a URL"))?;
     let tls = match uri.scheme_str() {
@@ -331,7 +332,7 @@ mod tests {
         for bad in ["router:8080", "ftp://x", "http://u:p@x", "http://x?y", "", "/x"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
-        for bad in ["http://user:secret@x", "ftp://user:secret@x", "user:secret@x y"] {
+        for bad in ["http://user:secret@x", "ftp://user:secret@x", "user:secret@x y", "http://x?token=secret@y"] {
             let error = parse(bad).err().unwrap().to_string();
             assert!(!error.contains("secret"), "{error}");
         }
