@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import shutil
+import tempfile
 import time
 
 import pytest
@@ -125,7 +127,11 @@ def test_a_callback_is_told_of_everything():
     assert len(told) == 24
 
 
-def test_a_callback_is_told_what_a_cleanup_deleted():
+def test_a_callback_is_told_what_a_cleanup_deleted(monkeypatch, request):
+    # A home of its own: other tests' sandboxes may be idle too.
+    home = tempfile.mkdtemp(prefix="pb-", dir="/tmp")
+    request.addfinalizer(lambda: shutil.rmtree(home, ignore_errors=True))
+    monkeypatch.setenv("PODBAY_HOME", home)
     told = []
     provider = podbay.Provider(audit_log=lambda op, _, meta: told.append((op, meta)))
     provider.get_or_create("cleaned-up").run("true")

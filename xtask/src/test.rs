@@ -184,10 +184,13 @@ fn packages(options: &Options, parts: &[Part]) -> Vec<Results> {
     let wanted = |part| parts.contains(&part);
     let mut done: Vec<Results> = std::thread::scope(|scope| {
         let python = wanted(Part::Python).then(|| scope.spawn(|| vec![python(options, &cluster)]));
-        let mcp = wanted(Part::Mcp).then(mcp_clients);
-        let node = wanted(Part::Node).then(|| node(options, &cluster));
+        let others = scope.spawn(|| {
+            let mcp = wanted(Part::Mcp).then(mcp_clients);
+            let node = wanted(Part::Node).then(|| node(options, &cluster));
+            node.into_iter().chain(mcp).collect()
+        });
         let python = python.map(|python| joined(python, "python")).unwrap_or_default();
-        python.into_iter().chain(node).chain(mcp).collect()
+        [python, joined(others, "packages")].concat()
     });
     if let Some(last) = done.last_mut() {
         cluster.down(last);
@@ -220,8 +223,7 @@ fn tests(options: &Options) -> Results {
             results.fail(format!("the test cluster doesn't start: {error:#}"));
         }
     }
-    // Two programs and the Python tests run beside each other. More at once isn't faster: the cluster itself takes most of the
-    // processors' time, and tests with deadlines fail then.
+    // More at once isn't faster: the processors are always busy, and tests with deadlines fail then.
     if std::env::var_os("RUST_TEST_THREADS").is_none() {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         environment.push(("RUST_TEST_THREADS", cores.to_string().into()));

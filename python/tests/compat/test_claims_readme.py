@@ -55,7 +55,7 @@ def claims(monkeypatch):
     Skips the test if there is none.
     """
     kubeconfig = os.environ.get("CLAIMS_KUBECONFIG")
-    if not os.environ.get("PODBAY_RIG") or not kubeconfig:
+    if not (os.environ.get("PODBAY_RIG") and kubeconfig and os.environ.get("HARNESS_KUBECONFIG")):
         pytest.skip("CLAIMS_KUBECONFIG isn't set: no cluster with agent-sandbox (docs/testing.md)")
     monkeypatch.setenv("KUBECONFIG", kubeconfig)
     return Api.of_claims()

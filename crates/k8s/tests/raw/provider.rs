@@ -135,7 +135,7 @@ async fn what_cannot_start_fails_at_once_and_leaves_nothing() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
     let namespace = cluster.namespace(rules()).await?;
     let no_node = Config { node_selector: [("no".into(), "such".into())].into(), ..config(rig::BUSYBOX) };
-    let patient = Config { wait_for_node: true, startup_timeout: 3, ..no_node.clone() };
+    let patient = Config { wait_for_node: true, startup_timeout: 10, ..no_node.clone() };
     let crash = Config { command: Some(vec!["sh".into(), "-c".into(), "exit 7".into()]), ..config(rig::BUSYBOX) };
     let ends = Config { command: Some(vec!["true".into()]), ..config(rig::BUSYBOX) };
     let program = Config { command: Some(vec!["/no/such".into()]), ..config(rig::BUSYBOX) };
@@ -149,7 +149,7 @@ async fn what_cannot_start_fails_at_once_and_leaves_nothing() -> Result<()> {
     for (name, config, words) in [
         ("image", config("localhost/none:1"), ["ErrImageNeverPull", "none:1"]),
         ("node", no_node, ["it can't be scheduled on any node", "FailedScheduling"]),
-        ("patient", patient, ["wasn't running after 3 s", "no node yet"]),
+        ("patient", patient, ["wasn't running after 10 s", "no node yet"]),
         ("crash", crash, ["can't start", "code 7"]),
         ("ends", ends, ["can't start", "code 0"]),
         ("program", program, ["can't start", "/no/such"]),

@@ -13,7 +13,7 @@ use crate::agent_sandbox::Config;
 use crate::channel::in_cluster::{Connection, PodAddresses};
 use crate::cluster::Access;
 use crate::keys;
-use crate::test_certificates::Authority;
+use crate::test_certificates as certificates;
 
 /// What a server got.
 struct Seen {
@@ -134,10 +134,7 @@ async fn a_scoped_token_is_signed_for_the_sandbox_and_sent() {
 
 #[tokio::test]
 async fn certificates_and_names_are_those_of_the_settings() {
-    let (authority, stranger) = (Authority::new(), Authority::new());
-    authority.sign("router", "subjectAltName=DNS:router.internal");
-    authority.sign("client", "extendedKeyUsage=clientAuth");
-    let path = |name: &str| Some(authority.file(name).to_str().unwrap().to_owned());
+    let path = |name: &str| Some(certificates::file(name).to_str().unwrap().to_owned());
     let (_dir, config) = config();
     let right = Config {
         router_server_name: Some("router.internal".into()),
@@ -147,7 +144,7 @@ async fn certificates_and_names_are_those_of_the_settings() {
         ..config
     };
     let tried = async |config: &Config| {
-        let (address, served) = server(Some(authority.server("router", true))).await;
+        let (address, served) = server(Some(certificates::server("router", true))).await;
         let config = Config { router_url: Some(format!("https://{address}")), ..config.clone() };
         let failure = connect(&Cluster::without_api("agents"), &config).await.unwrap();
         (address, failure, served.await.unwrap())
@@ -157,13 +154,12 @@ async fn certificates_and_names_are_those_of_the_settings() {
     assert!(matches!(failure, AddressFailure::NotListening(_)), "{failure}");
     let served = served.unwrap();
     assert_eq!(served.server_name.as_deref(), Some("router.internal"));
-    assert_eq!(served.certificate, Some(authority.certificate("client")));
+    assert_eq!(served.certificate, Some(certificates::certificate("client")));
     assert!(served.head.contains(&format!("host: router.internal:{}\r\n", address.port())), "{}", served.head);
 
     // Without one of them there is no connection.
     let unnamed = Config { router_server_name: None, ..right.clone() };
-    let untrusting =
-        Config { router_ca_file: stranger.file("authority.crt").to_str().map(str::to_owned), ..right.clone() };
+    let untrusting = Config { router_ca_file: path("stranger.crt"), ..right.clone() };
     for config in [&unnamed, &untrusting] {
         let (_, failure, served) = tried(config).await;
         assert!(failure.to_string().contains("TLS failed") && served.is_err(), "{failure}");
