@@ -373,8 +373,8 @@ export interface Settings {
   resume?: boolean | undefined;
   /**
    * `agent_sandbox.runtime`: How podbayd is reached through the router: on its own port (podbayd); or, where the router
-   * reaches nothing but the port of upstream's stock runtime, by that runtime's API (stock), which is slower and has no
-   * authentication. Default: podbayd.
+   * reaches nothing but the port of upstream's stock runtime, over that runtime's API (stock), which is slower and has
+   * no authentication. Default: podbayd.
    */
   runtime?: "podbayd" | "stock" | undefined;
   /**

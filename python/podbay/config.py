@@ -368,7 +368,7 @@ class AgentSandboxConfig:
 
     runtime: Literal["podbayd", "stock"] | None = None
     """How podbayd is reached through the router: on its own port (podbayd); or, where the router reaches nothing but
-    the port of upstream's stock runtime, by that runtime's API (stock), which is slower and has no authentication.
+    the port of upstream's stock runtime, over that runtime's API (stock), which is slower and has no authentication.
     Default: podbayd.
     """
 

@@ -121,7 +121,7 @@ fn place(top: &Dir, link: &Link) -> Result<(), Refusal> {
 
 #[cfg(not(unix))]
 fn place(_: &Dir, _: &Link) -> Result<(), Refusal> {
-    Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "links can't be made on this system").into())
+    Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "symbolic links can't be created on this system").into())
 }
 
 /// Opens a directory beneath another, through no link; makes what is missing.
@@ -143,7 +143,7 @@ fn real_directory(top: &Dir, path: &Path) -> Result<std::os::fd::OwnedFd, Refusa
     for part in path.components() {
         dir = match open(dir.as_fd(), part.as_os_str()) {
             Err(Errno::LOOP | Errno::NOTDIR | Errno::MLINK) => {
-                return Err(Refusal::Unsafe("a link or a file is where its directory should be"));
+                return Err(Refusal::Unsafe("a link or a file is in place of its directory"));
             }
             opened => opened.map_err(std::io::Error::from)?,
         };

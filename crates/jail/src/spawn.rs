@@ -119,7 +119,7 @@ pub(crate) fn introduce(ours: &OwnedFd, arranged: &mut Arranged) -> Result<(), F
     match send(ours, b"go", SendFlags::NOSIGNAL) {
         // It has failed and ended: its account is in the socket.
         Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => {}
-        Err(error) => return Err(FailedStep::new("let the new process go on", error)),
+        Err(error) => return Err(FailedStep::new("let the new process continue", error)),
     }
     let mut message = [0_u8; MESSAGE];
     loop {

@@ -30,12 +30,12 @@ const UNREACHABLE: ErrorName =
 const RESTARTED: ErrorName = lifecycle(
     "sandbox_restarted",
     "SandboxRestarted",
-    "The sandbox was restarted during an operation that changes something: it may have happened or not.",
+    "The sandbox was restarted during an operation that changes something: it may or may not have happened.",
 );
 const OVERDUE: ErrorName = lifecycle(
     "deadline_exceeded",
     "DeadlineExceeded",
-    "The sandbox is connected but doesn't answer in time, or doesn't say how a command ended: it may have happened or not, and a command may still run.",
+    "The sandbox is connected but doesn't answer in time, or doesn't say how a command ended: it may or may not have happened, and a command may still run.",
 );
 const BAD_ANSWER: ErrorName = lifecycle("bad_answer", "BadAnswer", "What the sandbox sent isn't a valid answer.");
 const NOT_FOUND: ErrorName = lifecycle("sandbox_not_found", "SandboxNotFound", "No sandbox has that id.");

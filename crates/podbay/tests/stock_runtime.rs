@@ -94,7 +94,7 @@ async fn the_suite_by_the_stock_runtime_through_a_tunnel() {
         let finding = report.findings.iter().find(|finding| finding.what == what);
         finding.map_or_else(|| panic!("{what}: {report:?}"), |finding| (finding.state, finding.detail.clone()))
     };
-    assert_eq!(found("connection tunnel, by the stock runtime").0, State::Ok, "{report:?}");
+    assert_eq!(found("connection tunnel, over the stock runtime").0, State::Ok, "{report:?}");
     let (state, detail) = found("the stock runtime's API");
     assert!(state == State::Warning && detail.contains("no authentication"), "{detail}");
     assert!(!report.findings.iter().any(|finding| finding.what.contains("pods/exec")), "{report:?}");

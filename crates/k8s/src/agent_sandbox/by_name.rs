@@ -37,7 +37,7 @@ impl AgentSandbox {
             Err(Error::PermissionDenied { .. }) if self.config.foreign_claims => self.sandbox_of(name).to_owned(),
             Err(error) => return Err(error),
         };
-        tracing::info!(%sandbox, "this account may not look at the sandbox's pod: the router finds it by its name");
+        tracing::info!(%sandbox, "this account may not read the sandbox's pod; asking the router to find it by name");
         self.attach_by_name(name, &sandbox).await
     }
 

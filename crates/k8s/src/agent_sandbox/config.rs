@@ -181,7 +181,7 @@ impl Config {
             return Err(Error::Config(format!("agent_sandbox.workdir is {workdir:?}: use an absolute path")));
         }
         if self.startup_timeout == 0 {
-            return Err(Error::Config("agent_sandbox.startup_timeout is 0: give claims some time to get ready".into()));
+            return Err(Error::Config("agent_sandbox.startup_timeout is 0: claims need time to become ready".into()));
         }
         if !self.label_prefix.is_empty() {
             names::check_prefix(&self.label_prefix)?;

@@ -157,7 +157,7 @@ impl Provider for AgentSandbox {
 
     fn pool_status(&self) -> Pending<'_, PoolStatus> {
         Box::pin(async {
-            self.needs_api("look at the warm pool", "get sandboxwarmpools")?;
+            self.needs_api("get the warm pool's state", "get sandboxwarmpools")?;
             Ok(self.read_pool_status().await?)
         })
     }

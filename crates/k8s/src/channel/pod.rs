@@ -135,7 +135,7 @@ impl PodDial {
         match address.addresses.connect_by_tunnel(self.exec.container(), ip, &token).await {
             Some(Ok(stream)) => Ok(stream),
             Some(Err(failure)) => {
-                tracing::warn!(%failure, "a tunnel to the router doesn't lead to the sandbox either");
+                tracing::warn!(%failure, "can't reach the sandbox through a tunnel to the router either");
                 Err(denied)
             }
             None => Err(denied),

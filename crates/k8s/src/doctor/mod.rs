@@ -56,7 +56,7 @@ pub trait Examined: Send + Sync {
     /// The mode's sandboxes.
     fn provider(&self) -> &dyn Provider;
 
-    /// Whether the cluster has what the mode builds on.
+    /// Whether the cluster has what the mode requires.
     fn installation(&self) -> Pending<'_, Vec<Finding>> {
         Box::pin(async { Ok(Vec::new()) })
     }
@@ -141,7 +141,7 @@ impl Doctor {
             findings.push(account);
             findings.push(self.namespace().await);
             findings.extend(self.mode.installation().await.unwrap_or_else(|error| {
-                vec![Finding::new("crds", "what the mode builds on", State::Warning, error.to_string())]
+                vec![Finding::new("crds", "what the mode requires", State::Warning, error.to_string())]
             }));
             findings.extend(rights::granted(&self.cluster, self.mode.needs(), &who).await);
             findings.push(rights::excess(&self.cluster, self.mode.needs().mode).await);
@@ -164,7 +164,7 @@ impl Doctor {
                 },
                 (depth, _) => {
                     let asked = depth == Depth::Full;
-                    let why = if asked { "skipped: fix the failures above first" } else { "not asked for" };
+                    let why = if asked { "skipped: fix the failures above first" } else { "not requested" };
                     findings.push(Finding::new("start", "starting a sandbox", State::Skipped, why));
                     findings.push(Finding::new("network", "network rules", State::Skipped, why));
                 }
@@ -202,7 +202,7 @@ impl Doctor {
                          version' has to answer"
                     }
                 };
-                finding(State::Failed, Error::api("tell its version")(error).to_string()).fix(fix)
+                finding(State::Failed, Error::api("report its version")(error).to_string()).fix(fix)
             }
         }
     }

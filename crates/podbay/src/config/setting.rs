@@ -289,7 +289,7 @@ pub static SETTINGS: &[Setting] = &[
     setting("agent_sandbox.ttl_after_finished", TIME_LIMIT, "how long a claim stays after its pod has ended"),
     setting("agent_sandbox.startup_timeout", Kind::Time, "how long a claim may take to get ready").is("180s").flag("startup-timeout", "TIME"),
     setting("agent_sandbox.resume", Kind::Flag, "resume a suspended sandbox when somebody asks for it").is("true"),
-    setting("agent_sandbox.runtime", Kind::Choice(&["podbayd", "stock"]), "how podbayd is reached through the router: on its own port (podbayd); or, where the router reaches nothing but the port of upstream's stock runtime, by that runtime's API (stock), which is slower and has no authentication").is("podbayd"),
+    setting("agent_sandbox.runtime", Kind::Choice(&["podbayd", "stock"]), "how podbayd is reached through the router: on its own port (podbayd); or, where the router reaches nothing but the port of upstream's stock runtime, over that runtime's API (stock), which is slower and has no authentication").is("podbayd"),
     setting("agent_sandbox.runtime_port", Kind::Count, "the port of upstream's stock runtime in the pods; used to install podbayd without exec, and by runtime stock").is("8888"),
     setting("agent_sandbox.router_url", Kind::Text, "the router's URL, for connection direct"),
     setting("agent_sandbox.router_only", Kind::Flag, "never ask the Kubernetes API: attach to sandboxes that exist through the router at router_url, by the name of their Sandbox").is("false").otherwise("false; true for connection direct if there is neither a kubeconfig nor a service account"),

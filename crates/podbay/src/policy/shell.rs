@@ -131,7 +131,7 @@ impl Scanner {
                 self.depth -= 1;
                 return match close {
                     None if self.waiting.is_empty() => Ok(()),
-                    None => Err("a here-document has no end".to_owned()),
+                    None => Err("a here-document isn't terminated".to_owned()),
                     Some(close) => Err(format!("a '{close}' is missing")),
                 };
             };
@@ -171,7 +171,7 @@ impl Scanner {
                         self.depth -= 1;
                         return Ok(());
                     } else {
-                        return Err("a ')' stands alone".to_owned());
+                        return Err("a ')' has no matching '('".to_owned());
                     }
                 }
                 '<' | '>' if self.peek(1) != Some('(') => self.redirection(&mut current)?,
@@ -311,7 +311,7 @@ impl Scanner {
             let mut goes_on = String::new();
             loop {
                 if self.at >= self.chars.len() {
-                    return Err("a here-document has no end".to_owned());
+                    return Err("a here-document isn't terminated".to_owned());
                 }
                 let mut line = String::new();
                 while let Some(c) = self.peek(0) {

@@ -204,7 +204,7 @@ fn admit(check: &Arc<TokenCheck>, head: &str) -> Result<Admitted> {
         Some(name) if name.eq_ignore_ascii_case("websocket") => {
             Some(key.ok_or_else(|| bad("a WebSocket needs a key"))?.to_owned())
         }
-        _ => return Err(bad("this podbayd can't be upgraded to that")),
+        _ => return Err(bad("this podbayd doesn't support that upgrade")),
     };
     let authorization = Authorization { check: check.clone(), last: Mutex::new((shown.to_owned(), claims)) };
     Ok(Admitted { authorization, websocket })
