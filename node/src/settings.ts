@@ -128,9 +128,9 @@ export interface Settings {
   commandFilter?: boolean | undefined;
   /**
    * `cluster.connection`: How to reach podbayd in a pod: at the pod's address if there is a private key and the address
-   * can be reached, else by pods/exec (auto); always by pods/exec (exec); always at the pod's address (in-cluster); or,
-   * in mode agent-sandbox, through the router at a URL (direct), behind a Gateway (gateway), or by a port-forward
-   * (tunnel). Default: auto.
+   * can be reached, else through pods/exec (auto); always through pods/exec (exec); always at the pod's address
+   * (in-cluster); or, in mode agent-sandbox, through the router at a URL (direct), behind a Gateway (gateway), or
+   * through a port-forward (tunnel). Default: auto.
    */
   connection?: "auto" | "exec" | "in-cluster" | "direct" | "gateway" | "tunnel" | undefined;
   /**

@@ -75,8 +75,8 @@ async fn only_the_stock_port(case: &Case) -> Option<(rig::Namespace, AgentSandbo
     Some((namespace, claims, dir))
 }
 
-/// The account has no right to exec, and the router reaches port 8888 and nothing else: by the stock runtime's API everything works
-/// that works elsewhere.
+/// The account has no right to exec, and the router reaches only port 8888: over the stock runtime's API, everything that
+/// works elsewhere works.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_suite_by_the_stock_runtime_through_a_tunnel() {
     let _used = ROUTER.read().await;

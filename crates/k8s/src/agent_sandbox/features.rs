@@ -14,9 +14,9 @@ pub struct Features {
     pub creates_pools: bool,
     /// Sandboxes are suspended and resumed.
     pub suspends: bool,
-    /// Sandboxes are reached by the stock runtime's API, so exec isn't used.
+    /// Sandboxes are reached over the stock runtime's API, so exec isn't used.
     pub without_exec: bool,
-    /// Sandboxes are reached by a tunnel to the router, whose Service is in this namespace.
+    /// Sandboxes are reached through a tunnel to the router, whose Service is in this namespace.
     pub tunnel: Option<String>,
     /// Sandboxes are reached by the address of a Gateway in this namespace.
     pub gateway: Option<String>,

@@ -1,4 +1,4 @@
-//! The channel to a container: at its pod's address where that works, and by exec.
+//! The channel to a container: at its pod's address where that works, and through exec.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl std::fmt::Debug for Address {
 }
 
 impl PodChannel {
-    /// The channel that goes by exec.
+    /// The channel that goes through exec.
     pub(crate) fn new(exec: ExecChannel) -> Self {
         Self(DialedChannel::new(PodDial { exec, address: None }))
     }
@@ -122,7 +122,7 @@ impl Address {
 }
 
 impl PodDial {
-    /// By exec, or, for those who may not, by a tunnel to the router.
+    /// By exec, or, for those who may not, through a tunnel to the router.
     async fn by_exec(&self) -> Result<Box<dyn ByteStream>> {
         let denied = match self.exec.dial().await {
             Ok(stream) => return Ok(Box::new(stream)),

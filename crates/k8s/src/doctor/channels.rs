@@ -78,7 +78,7 @@ impl Channels<'_> {
         found.into_iter().flatten().collect()
     }
 
-    /// podbayd by the stock runtime's API, which is the only connection then.
+    /// podbayd over the stock runtime's API, which is the only connection then.
     async fn by_stock_runtime(&self, place: &PodPlace, way: Way, router: &RouterConfig<'_>) -> Vec<Finding> {
         let what = format!("connection {}, over the stock runtime", way.as_str());
         let port = self.config.runtime_port;

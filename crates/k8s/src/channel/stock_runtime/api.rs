@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use bytes::Bytes;
 use serde::Deserialize;
 
-/// What a command printed, by the stock runtime's `/execute`.
+/// What a command printed, as the stock runtime's `/execute` returns it.
 #[derive(Debug, Deserialize)]
 pub(super) struct Executed {
     pub(super) stdout: String,

@@ -35,7 +35,7 @@ use crate::error::{Error, Result};
 /// The port of upstream's Python runtime, which upstream's SDKs and routers expect.
 pub(crate) const RUNTIME_PORT: u16 = 8888;
 
-/// Reaches the podbayd in a pod by the stock runtime's API, and puts it there if it isn't.
+/// Reaches the podbayd in a pod over the stock runtime's API, and puts it there if it isn't.
 #[derive(Debug, Clone)]
 pub(crate) struct StockChannel(DialedChannel<StockDial>);
 
@@ -46,7 +46,7 @@ struct StockDial {
 }
 
 impl StockChannel {
-    /// The channel to the container that `exec` leads to; nothing goes by exec.
+    /// The channel to the container that `exec` leads to; nothing goes through exec.
     pub(crate) fn new(router: &Arc<Router>, exec: ExecChannel) -> Self {
         let launch = exec.launch().clone();
         let api = Arc::new(RoutedApi::new(router.clone(), exec));
