@@ -77,7 +77,7 @@ pub fn gather(
         && mode != implied
     {
         return Err(Failure::Argument(format!(
-            "mode={mode:?} contradicts the configuration, which is for {implied:?}; say one of them"
+            "mode={mode:?} contradicts the configuration, which is for {implied:?}; pass only one of them"
         )));
     }
     if let Some(mode) = mode.or(implied) {

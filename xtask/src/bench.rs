@@ -78,7 +78,7 @@ pub fn run(options: &Options) -> Result<()> {
         _ => vec![],
     };
     parts.push(bench);
-    say(&format!("measuring {name}; this takes some minutes"));
+    say(&format!("measuring {name}; this takes a few minutes"));
     let measured = parts.iter_mut().try_fold(String::new(), |tables, part| -> Result<String> {
         if !matches!(options.what, What::Raw | What::AgentSandbox) {
             tools::without_rig(part);

@@ -143,7 +143,7 @@ fn logs(cluster: &Cluster, program: Option<&str>, follow: bool) -> Result<()> {
         return Ok(());
     };
     if !names.iter().any(|name| name == program) {
-        bail!("no log of {program:?}; there are: {}", names.join(", "));
+        bail!("no log of {program:?}; use one of {}", names.join(", "));
     }
     let mut tail = Command::new("tail");
     tail.args(["-n", "+1"]).args(follow.then_some("-f")).arg(directory.join(program).with_extension("log"));

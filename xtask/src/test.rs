@@ -167,7 +167,7 @@ impl PackagesCluster {
         let add_ons = BTreeSet::from([rig::AddOn::AgentSandbox, rig::AddOn::GatewayApi]);
         let up = || rig::Cluster::up_as(&Self::name(), rig::Flavor { crun: true, network_policies: false }, &add_ons);
         let cluster = self.0.get_or_init(|| up().map_err(|error| format!("{error:#}")));
-        cluster.as_ref().map(Some).map_err(|error| anyhow::anyhow!("the test cluster doesn't start: {error}"))
+        cluster.as_ref().map(Some).map_err(|error| anyhow::anyhow!("the test cluster didn't start: {error}"))
     }
 
     /// Takes it down, if anybody has asked for it.
@@ -217,7 +217,7 @@ fn tests(options: &Options) -> Results {
         let flavor = rig::Flavor { crun: true, network_policies: true };
         let up = rig::Cluster::up_as(&rig::default_name(), flavor, &BTreeSet::from([rig::AddOn::AgentSandbox]));
         if let Err(error) = up {
-            results.fail(format!("the test cluster doesn't start: {error:#}"));
+            results.fail(format!("the test cluster didn't start: {error:#}"));
         }
     }
     // Two programs and the Python tests run beside each other. More at once isn't faster: the cluster itself takes most of the

@@ -49,7 +49,7 @@ impl State {
         match fs::read(&file) {
             Ok(bytes) => {
                 let state: Self =
-                    serde_json::from_slice(&bytes).with_context(|| format!("cannot understand {}", file.display()))?;
+                    serde_json::from_slice(&bytes).with_context(|| format!("cannot parse {}", file.display()))?;
                 Ok(Some(Self { directory: directory.to_owned(), ..state }))
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Some(nothing)),
