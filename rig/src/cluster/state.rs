@@ -130,6 +130,6 @@ mod tests {
         let loaded = State::load(place.path()).unwrap().unwrap();
         assert_eq!((loaded.port, loaded.add_ons.len()), (7, 1));
         fs::write(place.path().join(FILE), "{").unwrap();
-        assert!(State::load(place.path()).unwrap_err().to_string().contains("cannot understand"));
+        assert!(State::load(place.path()).unwrap_err().to_string().contains("cannot parse"));
     }
 }
