@@ -38,7 +38,7 @@ export interface WantedOptions {
   leashed?: boolean | undefined;
 }
 
-/** Options of a sandbox: which one is wanted, and all settings. */
+/** Options of a sandbox: which one to use, and all settings. */
 export interface SandboxOptions extends PodbayOptions, Omit<WantedOptions, "ttl" | "idleTtl"> {}
 
 /** What is wanted, without the settings. */

@@ -22,7 +22,7 @@ pub enum Error {
         reason: String,
     },
 
-    /// podbayd was restarted during a request that changes something: the change may have happened or not.
+    /// podbayd was restarted during a request that changes something: the change may or may not have happened.
     #[error("the sandbox was restarted during {what}: check what was changed before you try again")]
     SandboxRestarted {
         /// The operation.

@@ -122,7 +122,7 @@ pub struct Flag {
 pub struct Setting {
     /// Its key in `podbay.toml`.
     pub key: &'static str,
-    /// What its value is.
+    /// The kind of its value.
     pub kind: Kind,
     /// What it does.
     pub help: &'static str,
