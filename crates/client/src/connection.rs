@@ -53,7 +53,7 @@ pub(crate) struct Connection {
 /// Why a request got no answer.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The connection broke. The request may have been served or not.
+    /// The connection broke. The request may or may not have been served.
     Broken(String),
     /// There is an answer, and it is an error; or trying again can't help.
     Final(Error),

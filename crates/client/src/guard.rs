@@ -53,7 +53,7 @@ pub enum Content<'a> {
     Nothing,
     /// These bytes: a file's content, the two texts of an edit, a command's input.
     Bytes(&'a [u8]),
-    /// So many bytes of a file, which is read while it is sent.
+    /// This many bytes of a file, which is read while it is sent.
     Stream(u64),
 }
 

@@ -5,7 +5,7 @@ use podbay_k8s::Error as Cluster;
 
 use crate::config::ConfigError;
 
-/// What one kind of failure is called.
+/// The names of one kind of failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorName {
     /// For programs: in JSON, and as `code` of an exception.
@@ -138,7 +138,7 @@ impl ErrorName {
         }
     }
 
-    /// The name of a wrong setting.
+    /// The name of the failure of an invalid setting.
     pub fn of_config(_: &ConfigError) -> Self {
         CONFIG
     }

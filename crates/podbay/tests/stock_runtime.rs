@@ -1,4 +1,4 @@
-//! podbayd by the API of upstream's stock runtime, where the router reaches nothing but that runtime's port.
+//! podbayd over the API of upstream's stock runtime, where the router reaches nothing but that runtime's port.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 

@@ -31,7 +31,7 @@ impl Files {
         self.open_read(request)?.read(request)
     }
 
-    /// Opens the file that a request wants to read. Whoever has other work to do looks at its
+    /// Opens the file that a request wants to read. A caller with other work to do checks its
     /// [size](OpenFile::size) before reading it.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
-    /// Its size when it was opened. Files of the kernel have no size, whatever they contain.
+    /// Its size when it was opened. The kernel's files, such as those in `/proc`, have no size, whatever they contain.
     pub fn size(&self) -> u64 {
         size(&self.stat)
     }

@@ -1,6 +1,7 @@
 //! Sandboxes that exist, for clients without rights on the cluster: the router finds them by the name of their Sandbox.
 //!
-//! What such a client can't do: create, list, describe, suspend or delete sandboxes, and move the end of those that it uses.
+//! What such a client can't do: create, list, describe, suspend or delete sandboxes, or extend the lifetime of those that
+//! it uses.
 
 use podbay_client::Sandbox as Handle;
 use podbay_client::provider::Provided;

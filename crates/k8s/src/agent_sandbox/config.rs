@@ -20,10 +20,10 @@ const DAY: u64 = crate::raw::DAY;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Runtime {
-    /// podbayd, which is brought there if it isn't.
+    /// podbayd, which is installed if it isn't there.
     #[default]
     Podbayd,
-    /// podbayd, reached by the API of upstream's stock runtime, through the router: slower, and without authentication.
+    /// podbayd, reached over the API of upstream's stock runtime, through the router: slower, and without authentication.
     Stock,
 }
 
@@ -73,7 +73,7 @@ pub struct Config {
     pub private_key_file: Option<String>,
     /// The port that podbayd listens on.
     pub port: u16,
-    /// How podbayd is reached through the router: on a port of its own, or by upstream's runtime.
+    /// How podbayd is reached through the router: on a port of its own, or over upstream's runtime.
     pub runtime: Runtime,
     /// The port of upstream's Python runtime.
     pub runtime_port: u16,

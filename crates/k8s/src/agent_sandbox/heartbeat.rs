@@ -1,4 +1,4 @@
-//! Moves a sandbox's end while it is used.
+//! Extends a sandbox's lifetime while it is used.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Sandboxes by the controller of kubernetes-sigs/agent-sandbox: templates, claims, warm pools.
+//! Sandboxes created by the controller of kubernetes-sigs/agent-sandbox: templates, claims, warm pools.
 //!
 //! One SandboxClaim is the sandbox; the controller binds it to a Sandbox, which has the pod. Whoever creates the claim has
 //! created the sandbox, and everybody else attaches to it.

@@ -117,7 +117,7 @@ impl Doctor {
         Self::agent_sandbox_with(cluster, config, Trial::default())
     }
 
-    /// The same, and tries more.
+    /// Like [`agent_sandbox`](Self::agent_sandbox), with further trials.
     ///
     /// # Errors
     /// When the configuration can't work.
@@ -178,7 +178,7 @@ impl Doctor {
         Report { usable, namespace: self.cluster.namespace.clone(), findings }
     }
 
-    /// Removes what a trial has created, also one that was cut short.
+    /// Removes what a trial has created, even one that was interrupted.
     ///
     /// # Errors
     /// When something is left.

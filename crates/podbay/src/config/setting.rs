@@ -8,7 +8,7 @@ use ProjectPower::{Add, Choose, Lower};
 
 use super::mode;
 
-/// What a setting's value is.
+/// The kind of a setting's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Any text.

@@ -15,7 +15,7 @@ pub enum Connection {
     /// At the pod's address if a private key is configured and the address can be reached, else through exec.
     #[default]
     Auto,
-    /// By pods/exec.
+    /// Through pods/exec.
     Exec,
     /// At the pod's address. Only what starts podbayd goes through exec.
     InCluster,
@@ -28,7 +28,7 @@ pub enum Connection {
 }
 
 impl Connection {
-    /// Whether it leads through upstream's router.
+    /// Whether it goes through upstream's router.
     pub fn is_through_router(self) -> bool {
         self.router().is_some()
     }

@@ -17,7 +17,7 @@ pub(crate) enum AddressFailure {
     /// podbayd doesn't accept this client's tokens.
     #[error("podbayd on {0} refuses this client: {1}")]
     Refused(String, String),
-    /// Somebody else is there.
+    /// Something else answers there.
     #[error("{0} can't be used: {1}")]
     NotPodbayd(String, String),
     /// The router can't be reached, or doesn't lead there.

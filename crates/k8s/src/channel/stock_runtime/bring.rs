@@ -1,4 +1,4 @@
-//! Brings podbayd into a pod without exec, by the API of the runtime that runs there, and starts it.
+//! Installs podbayd in a pod without exec, through the API of the runtime that runs there, and starts it.
 
 use bytes::Bytes;
 

@@ -1,7 +1,7 @@
-//! podbayd by the API of upstream's stock runtime, through the router: for networks that let the router reach that runtime's port and
-//! nothing else.
+//! podbayd over the API of upstream's stock runtime, through the router: for networks in which the router can reach only that
+//! runtime's port.
 //!
-//! That API uploads files and runs single commands. [`bring`] uses it to bring podbayd into the pod, and [`exchange`] to carry
+//! That API uploads files and runs single commands. [`bring`] uses it to install podbayd in the pod, and [`exchange`] to carry
 //! podbayd's byte stream, a piece with each command. Everything above the stream is as on every other channel.
 //!
 //! The API has no authentication: nothing proves that the sandbox's own pod answers.
