@@ -151,7 +151,7 @@ impl Sandbox {
             Ok(())
         };
         let work = async {
-            // A command whose input can't be sent might wait for it for ever.
+            // A command whose input can't be sent might wait for it forever.
             let ((), output) = tokio::try_join!(feed, self.collect(&mut guard, permit, deadline))?;
             Ok(output)
         };

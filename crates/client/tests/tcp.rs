@@ -97,7 +97,7 @@ async fn two_keys_are_accepted_while_one_is_rotated() {
     refused(&address, key(3).sign(&claims())).await;
 }
 
-/// A connection that was opened with a token stayed usable for ever.
+/// A connection that was opened with a token stayed usable forever.
 #[tokio::test]
 async fn an_open_connection_ends_with_its_token() {
     let (_daemon, address) = listening(&[key(1)]);

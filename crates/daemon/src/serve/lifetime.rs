@@ -99,7 +99,7 @@ fn unix_ms() -> u64 {
     millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
-/// Waits until the sandbox's time is up or it has been idle for too long; for ever if neither limit is set.
+/// Waits until the sandbox's time is up or it has been idle for too long; forever if neither limit is set.
 ///
 /// Requests under way are activity, and so are commands that run with nobody attached.
 pub async fn expired(daemon: Arc<Daemon>) {

@@ -55,7 +55,7 @@ pub struct Config {
     pub label_prefix: String,
     /// How many seconds a sandbox may live.
     pub ttl: Option<u64>,
-    /// How many seconds it may be idle: a day by default, for ever if none.
+    /// How many seconds it may be idle: a day by default, forever if none.
     pub idle_ttl: Option<u64>,
     /// How many seconds a claim stays after its pod has ended.
     pub ttl_after_finished: Option<u64>,

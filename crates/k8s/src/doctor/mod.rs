@@ -259,7 +259,7 @@ impl Doctor {
         }
     }
 
-    /// Sandboxes that have ended and weren't removed, and those that would stay for ever.
+    /// Sandboxes that have ended and weren't removed, and those that would stay forever.
     async fn sandboxes(&self) -> Vec<Finding> {
         let listed = async {
             let (mut all, mut query) = (Vec::new(), Query::default());
@@ -304,7 +304,7 @@ impl Doctor {
     }
 }
 
-/// What would stay for ever, among the sandboxes that exist and those to come.
+/// What would stay forever, among the sandboxes that exist and those to come.
 fn lifetimes(all: &[Listed], unlimited: bool, reap: &str) -> Finding {
     let finding = |state, detail: String| Finding::new("lifetimes", LIFETIMES, state, detail);
     let stays = |one: &&Listed| one.expires_ms.is_none() && matches!(one.phase, Phase::Running | Phase::Pending);
@@ -335,7 +335,7 @@ fn lifetimes(all: &[Listed], unlimited: bool, reap: &str) -> Finding {
 mod tests {
     use super::*;
 
-    /// `doctor` didn't say that sandboxes without limits stay for ever.
+    /// `doctor` didn't say that sandboxes without limits stay forever.
     #[test]
     fn what_would_stay_for_ever_is_found() {
         let one = |id: &str, expires_ms, active_ms| Listed {

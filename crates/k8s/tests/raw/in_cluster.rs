@@ -153,7 +153,7 @@ async fn where_the_address_does_not_work_exec_does() -> Result<()> {
     let auto = Raw::new(cluster.clone(), with(Connection::Auto, Some(&file)))?;
     ensure!(auto.reconnect("pb-plain").await?.sandbox.run("echo by exec").await?.text() == "by exec\n");
 
-    // Something in the sandbox answers in podbayd's place: nothing, nonsense, or for ever.
+    // Something in the sandbox answers in podbayd's place: nothing, nonsense, or forever.
     for (how, answer) in [
         ("says nothing", "time.sleep(60)"),
         ("says nonsense", "c.sendall(b'SSH-2.0-x\\r\\n\\r\\n'); time.sleep(60)"),
