@@ -27,7 +27,7 @@ const MAX_COLLECTED: usize = 64 << 20;
 const HEAD: Duration = Duration::from_secs(300);
 
 /// How long a caller waits in all for a payload, and how many bytes buy another second: the slowest network that is waited for.
-/// A trickle would otherwise go on forever.
+/// A trickle would otherwise never end.
 const SILENCE: Duration = Duration::from_secs(60);
 const SLOWEST: u64 = 1 << 10;
 

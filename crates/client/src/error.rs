@@ -95,7 +95,7 @@ impl Error {
         }
     }
 
-    /// The kernel's error number of a program that couldn't be started: 2 (`ENOENT`) when there is none of that name.
+    /// The kernel's error number of a program that couldn't be started: 2 (`ENOENT`) if it doesn't exist.
     pub fn errno(&self) -> Option<i32> {
         match self {
             Self::Operation(error) => error.errno,

@@ -11,7 +11,7 @@ use podbay_proto::{ErrorCode, Operation, Subject, VERSION};
 
 use crate::error::{Error, Result};
 
-/// Decides on every operation of a sandbox before it is sent, and hears how it ended: rules and audit are implemented with this.
+/// Decides on every operation of a sandbox before it is sent, and is told how it ended: rules and audit are implemented with this.
 ///
 /// A sandbox gets one by [`Sandbox::guarded`](crate::Sandbox::guarded).
 pub trait Guard: std::fmt::Debug + Send + Sync {

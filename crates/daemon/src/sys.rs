@@ -15,7 +15,7 @@ pub enum Fork {
     Child,
 }
 
-/// Forks. The child goes on with a copy of everything.
+/// Forks. The child continues with a copy of everything.
 ///
 /// # Errors
 /// When the kernel has no room for another process.

@@ -100,7 +100,7 @@ impl LazySandbox {
 
     /// The sandbox, which is created now if it wasn't before.
     ///
-    /// When the returned future is dropped, the creation goes on: the next call, and [`close`](Self::close), find its result.
+    /// When the returned future is dropped, the creation continues: the next call, and [`close`](Self::close), find its result.
     ///
     /// # Errors
     /// When it can't be created, or was closed.

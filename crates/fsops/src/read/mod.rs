@@ -26,7 +26,7 @@ impl Files {
     ///
     /// # Errors
     /// When the path can't be opened or isn't a regular file, when a binary file is larger than asked for, and when the
-    /// offset lies behind the end.
+    /// offset is past the end.
     pub fn read(&self, request: &Read) -> Result<(ReadOutput, Content)> {
         self.open_read(request)?.read(request)
     }
@@ -85,7 +85,7 @@ impl OpenFile {
     /// Reads the page that the request asks for.
     ///
     /// # Errors
-    /// When the file can't be read, when a binary file is larger than asked for, and when the offset lies behind the end.
+    /// When the file can't be read, when a binary file is larger than asked for, and when the offset is past the end.
     pub fn read(self, request: &Read) -> Result<(ReadOutput, Content)> {
         let Self { resolved, mut file, stat } = self;
         let mut output = ReadOutput {

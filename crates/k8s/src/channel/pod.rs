@@ -101,7 +101,7 @@ impl Address {
         })
     }
 
-    /// What comes of a failure: an error where there is no other way.
+    /// What a failure leads to: an error if there is no other way to connect.
     fn give_up(&self, failure: AddressFailure) -> Result<()> {
         match failure {
             _ if !self.addresses.is_only_way() => {

@@ -1,6 +1,6 @@
-//! Operations on files. One module per operation; what they share stands in [`scope`] and [`entry`].
+//! Operations on files. One module per operation; what they share is in [`scope`] and [`entry`].
 //!
-//! Contents never stand in these types: they travel as the message's payload. Every request has a [`Scope`], which says
+//! Contents are never part of these types: they travel as the message's payload. Every request has a [`Scope`], which says
 //! how its paths are to be interpreted and what it may touch.
 
 use crate::RawPath;

@@ -59,7 +59,7 @@ class KubernetesSandbox(VirtualPaths, LoggedSandbox):
     router, which needs a private key (docs/router.md); without them, the connection goes through the Kubernetes API,
     unless Podbay's setting `cluster.connection` says otherwise. `connection_mode` wins over all of these: `exec`,
     `tunnel`, `gateway`, `direct` or `in-cluster`. `server_port` is the port of the stock runtime (docs/runtime.md);
-    a handle brings its own.
+    a handle has its own.
     """
 
     _operation_log = _log

@@ -53,7 +53,7 @@ const LARGEST_HEAD: usize = 8 << 10;
 /// Begins to listen.
 ///
 /// # Errors
-/// When an address can't be had that is required.
+/// When a required address can't be bound.
 pub(super) async fn listen(daemon: &Arc<Daemon>, listening: Listening) -> io::Result<()> {
     let Listening { addresses, required, keys, identity, allow_local } = listening;
     let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
