@@ -25,7 +25,7 @@ pub struct Options {
     /// Runs only this part.
     #[arg(value_enum)]
     part: Option<Part>,
-    /// Leaves out what needs a cluster.
+    /// Skips what needs a cluster.
     #[arg(long)]
     no_cluster: bool,
     /// Set by `cargo xtask soak`.
@@ -35,7 +35,7 @@ pub struct Options {
 
 #[derive(Args)]
 pub struct SoakOptions {
-    /// Leaves out what needs a cluster.
+    /// Skips what needs a cluster.
     #[arg(long)]
     no_cluster: bool,
 }
@@ -46,7 +46,7 @@ enum Part {
     Lint,
     /// The tests.
     Tests,
-    /// The parsers of hostile input, with random input.
+    /// Fuzzes the parsers of hostile input.
     Fuzz,
     /// The Python package: style, types and tests.
     Python,
