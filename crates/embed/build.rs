@@ -1,6 +1,6 @@
 //! Builds podbayd, static and small, and writes down where it is.
 //!
-//! A nested cargo with a target directory of its own: in the same one the two would wait for each other for ever. It is in that
+//! A nested cargo with a target directory of its own: in the same one the two would wait for each other forever. It is in that
 //! of the build's profile, not in `OUT_DIR`, of which tests, documentation and each package have another one: all of them would
 //! compile podbayd again. Static linking is asked for by target features, which with `--target` given don't reach build scripts
 //! and macros.

@@ -14,13 +14,13 @@ pub struct Setting {
     /// What its value is: text, secret, choice, flag, count, real, size, time, quantity, list, mounts, map, id, object or
     /// objects.
     pub kind: String,
-    /// The words of a choice.
+    /// The allowed values of a choice.
     pub choices: Vec<String>,
     /// What it does.
     pub help: String,
-    /// The default, for people to read.
+    /// The default, in human-readable form.
     pub default: String,
-    /// The modes in which it means something.
+    /// The modes in which it applies.
     pub modes: Vec<String>,
 }
 

@@ -17,11 +17,11 @@ export class PodbayError extends Error {
   }
 }
 
-/** What a failed operation says beside its message. */
+/** What a failed operation reports in addition to its message. */
 export interface OperationErrorDetails {
   /** The path that the failure is about. */
   path?: string | undefined;
-  /** Depends on the code: how many lines a file has that is shorter than the offset, how often a text occurs, a size. */
+  /** Depends on the code: the line count of a file shorter than the offset, the occurrences of a text, or a size. */
   count?: number | undefined;
   /** The kernel's error number if a program couldn't be started. */
   errno?: number | undefined;
@@ -64,7 +64,7 @@ export class PermissionDenied extends OperationError {}
 export class Unreachable extends PodbayError {}
 /** The sandbox was restarted during an operation that changes something, which may or may not have taken effect. */
 export class SandboxRestarted extends PodbayError {}
-/** The sandbox is connected but doesn't answer in time: what it was asked to do may have happened or not. */
+/** The sandbox is connected but doesn't answer in time: the operation may or may not have taken effect. */
 export class DeadlineExceeded extends PodbayError {}
 /** The sandbox sent an invalid response. */
 export class BadAnswer extends PodbayError {}

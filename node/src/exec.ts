@@ -6,9 +6,9 @@ import { type CommandInfo, commandInfo } from "./results.js";
 
 /** A running command printed something. */
 export interface OutputEvent {
-  /** Tells events apart. */
+  /** Distinguishes the kinds of events. */
   readonly kind: "output";
-  /** Where it printed it. */
+  /** Which stream it was printed to. */
   readonly stream: "stdout" | "stderr";
   /** What it printed. */
   readonly data: Uint8Array;
@@ -18,7 +18,7 @@ export interface OutputEvent {
 
 /** A running command printed something here that its log no longer has. */
 export interface LostEvent {
-  /** Tells events apart. */
+  /** Distinguishes the kinds of events. */
   readonly kind: "lost";
   /** How many bytes are missing. */
   readonly bytes: number;
@@ -26,7 +26,7 @@ export interface LostEvent {
 
 /** A command has ended. This is its last event. */
 export interface EndEvent {
-  /** Tells events apart. */
+  /** Distinguishes the kinds of events. */
   readonly kind: "end";
   /** How it ended. */
   readonly info: CommandInfo;

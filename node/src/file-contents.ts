@@ -9,7 +9,7 @@ export interface ReadOptions extends Abortable {
   offset?: number | undefined;
   /** How many lines to return. Default: 2000. */
   limit?: number | undefined;
-  /** How many bytes a page has at most. Default: 512,000. */
+  /** The maximum size of a page in bytes. Default: 512,000. */
   maxBytes?: number | undefined;
   /** How many of these bytes the caller wants to append. Default: 0. */
   reserveBytes?: number | undefined;
@@ -33,7 +33,7 @@ export interface ReadResult {
   readonly encoding: "utf-8" | "binary";
   /** Whether the file is empty. */
   readonly empty: boolean;
-  /** Whether the request asked for no lines. */
+  /** Whether no lines were requested. */
   readonly noLinesRequested: boolean;
   /** Whether the file counts as binary because of its extension alone. */
   readonly binaryByExtension: boolean;

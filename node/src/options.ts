@@ -38,7 +38,7 @@ export interface WantedOptions {
   leashed?: boolean | undefined;
 }
 
-/** Options of a sandbox: which one is wanted, and all settings. */
+/** Options of a sandbox: which one to use, and all settings. */
 export interface SandboxOptions extends PodbayOptions, Omit<WantedOptions, "ttl" | "idleTtl"> {}
 
 /** What is wanted, without the settings. */
@@ -82,7 +82,7 @@ function told(tell: AuditFunction, strict: boolean): NativeAudit {
       return null;
     } catch (failure) {
       if (!strict) {
-        // The operation goes on, so nobody else learns of the failure.
+        // The operation continues, so nobody else learns of the failure.
         process.emitWarning(failure instanceof Error ? failure : String(failure), "PodbayAuditWarning");
       }
       return failure instanceof Error ? failure.message : String(failure);

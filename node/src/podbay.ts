@@ -12,9 +12,9 @@ export interface ListOptions extends Abortable {
   labels?: Record<string, string> | undefined;
   /** Only sandboxes in this state. */
   status?: Phase | undefined;
-  /** How many at most. */
+  /** The maximum number of sandboxes to list. */
   limit?: number | undefined;
-  /** Where the page before ended. */
+  /** Where the previous page ended. */
   cursor?: string | undefined;
 }
 
@@ -131,7 +131,7 @@ export class Podbay {
   }
 }
 
-/** What new sandboxes of a manager are like. */
+/** Options for a manager's new sandboxes. */
 export interface ManagerOptions extends Pick<WantedOptions, "labels" | "ttl" | "idleTtl"> {}
 
 /**

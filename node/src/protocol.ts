@@ -13,7 +13,7 @@ export interface Delete {
   path: Path;
   /** Deletes a directory with everything in it. Otherwise a directory that isn't empty is `not_empty`. */
   recursive?: boolean | undefined;
-  /** How paths are understood. */
+  /** How paths are interpreted. */
   scope?: Scope | undefined;
 }
 
@@ -39,7 +39,7 @@ export interface Entry {
   modified: Time;
   /** The directory's path, as requested, joined with the name. */
   path: Path;
-  /** Bytes. */
+  /** The size in bytes. */
   size: number;
 }
 
@@ -65,7 +65,7 @@ export interface Glob {
   path?: Path | null | undefined;
   /** The pattern. */
   pattern: Path;
-  /** How paths are understood. */
+  /** How paths are interpreted. */
   scope?: Scope | undefined;
   /** Matches a pattern without `/` against the path below the start, so that it finds only direct children. */
   whole_path?: boolean | undefined;
@@ -81,7 +81,7 @@ export interface GlobMatch {
   modified: Time;
   /** The path below the start. */
   path: Path;
-  /** Bytes. */
+  /** The size in bytes. */
   size: number;
 }
 
@@ -111,7 +111,7 @@ export interface Grep {
   path?: Path | null | undefined;
   /** The text. */
   pattern: string;
-  /** How paths are understood. */
+  /** How paths are interpreted. */
   scope?: Scope | undefined;
 }
 
@@ -156,7 +156,7 @@ export interface Ls {
   limit?: number | undefined;
   /** The directory. The working directory when absent. */
   path?: Path | null | undefined;
-  /** How paths are understood. */
+  /** How paths are interpreted. */
   scope?: Scope | undefined;
 }
 
@@ -174,13 +174,13 @@ export interface LsOutput {
 export interface Mkdir {
   /** Succeeds when the directory exists. */
   exist_ok?: boolean | undefined;
-  /** Permission bits of a new directory. 0777 less the umask when absent. */
+  /** Permission bits of a new directory. 0777 minus the umask when absent. */
   mode?: number | null | undefined;
   /** Creates missing parent directories. */
   parents?: boolean | undefined;
   /** The directory. */
   path: Path;
-  /** How paths are understood. */
+  /** How paths are interpreted. */
   scope?: Scope | undefined;
 }
 
@@ -200,7 +200,7 @@ export interface Move {
   overwrite?: boolean | undefined;
   /** Creates missing parent directories of `to`. */
   parents?: boolean | undefined;
-  /** How paths are understood. */
+  /** How paths are interpreted. */
   scope?: Scope | undefined;
   /** Its new path. */
   to: Path;
@@ -233,7 +233,7 @@ export interface Partial {
 /** Why a result isn't complete. */
 export type PartialReason = "budget" | "unreadable" | "other";
 
-/** How a request's paths are understood, and what they may reach. The default is the whole file system of the sandbox. */
+/** How a request's paths are interpreted, and what they may reach. The default is the whole file system of the sandbox. */
 export interface Scope {
   /** When not empty, only paths at or below one of these may be touched. Compared component by component, in the same view as all paths. They are taken literally: an allowed prefix that is itself a link opens nothing elsewhere. */
   allow_prefixes?: Path[] | undefined;
@@ -255,7 +255,7 @@ export interface Stat {
   follow?: boolean | undefined;
   /** The path. */
   path: Path;
-  /** How paths are understood. */
+  /** How paths are interpreted. */
   scope?: Scope | undefined;
 }
 
@@ -277,7 +277,7 @@ export interface StatOutput {
   modified: Time;
   /** The directory's path, as requested, joined with the name. */
   path: Path;
-  /** Bytes. */
+  /** The size in bytes. */
   size: number;
   /** The owner's id. */
   uid: number;
@@ -303,7 +303,7 @@ export interface Tree {
   max_depth?: number | null | undefined;
   /** The directory. The working directory when absent. */
   path?: Path | null | undefined;
-  /** How paths are understood. */
+  /** How paths are interpreted. */
   scope?: Scope | undefined;
 }
 
@@ -317,7 +317,7 @@ export interface TreeEntry {
   modified: Time;
   /** Its path below the tree's directory. */
   path: Path;
-  /** Bytes. */
+  /** The size in bytes. */
   size: number;
   /** For a symbolic link: its text. */
   target?: Path | null | undefined;

@@ -321,7 +321,7 @@ export interface PoolStatus {
   readonly target: number;
 }
 
-/** What an audit function is told about an operation beside its name and target. */
+/** What an audit function is told about an operation, in addition to its name and target. */
 export interface AuditMeta {
   /** When it began or ended. */
   readonly time: number;
@@ -329,7 +329,7 @@ export interface AuditMeta {
   readonly operation: string;
   /** The sandbox's id. */
   readonly sandbox: string;
-  /** What became of it. */
+  /** The outcome. */
   readonly decision: "begun" | "allowed" | "denied" | "failed" | (string & {});
   /** How many bytes it moved. */
   readonly bytes: number | null;
@@ -345,6 +345,6 @@ export interface AuditMeta {
   readonly deleted: readonly string[];
   /** The ids of what it should have deleted and couldn't. */
   readonly notDeleted: readonly string[];
-  /** Everything about the operation, the whole command line among it. */
+  /** Everything about the operation, including the whole command line. */
   readonly details: Record<string, unknown>;
 }

@@ -6,15 +6,15 @@ export interface Setting {
   readonly key: string;
   /** Its name in the environment. */
   readonly variable: string;
-  /** What its value is. */
+  /** The kind of its value. */
   readonly kind: string;
-  /** The words of a choice. */
+  /** The allowed values of a choice. */
   readonly choices: readonly string[];
   /** What it does. */
   readonly help: string;
-  /** The default, for people to read. */
+  /** The default, in human-readable form. */
   readonly default: string;
-  /** The modes in which it means something. */
+  /** The modes in which it applies. */
   readonly modes: readonly string[];
 }
 
@@ -128,9 +128,9 @@ export interface Settings {
   commandFilter?: boolean | undefined;
   /**
    * `cluster.connection`: How to reach podbayd in a pod: at the pod's address if there is a private key and the address
-   * can be reached, else by pods/exec (auto); always by pods/exec (exec); always at the pod's address (in-cluster); or,
-   * in mode agent-sandbox, through the router at a URL (direct), behind a Gateway (gateway), or by a port-forward
-   * (tunnel). Default: auto.
+   * can be reached, else through pods/exec (auto); always through pods/exec (exec); always at the pod's address
+   * (in-cluster); or, in mode agent-sandbox, through the router at a URL (direct), behind a Gateway (gateway), or
+   * through a port-forward (tunnel). Default: auto.
    */
   connection?: "auto" | "exec" | "in-cluster" | "direct" | "gateway" | "tunnel" | undefined;
   /**
@@ -373,8 +373,8 @@ export interface Settings {
   resume?: boolean | undefined;
   /**
    * `agent_sandbox.runtime`: How podbayd is reached through the router: on its own port (podbayd); or, where the router
-   * reaches nothing but the port of upstream's stock runtime, by that runtime's API (stock), which is slower and has no
-   * authentication. Default: podbayd.
+   * reaches nothing but the port of upstream's stock runtime, over that runtime's API (stock), which is slower and has
+   * no authentication. Default: podbayd.
    */
   runtime?: "podbayd" | "stock" | undefined;
   /**

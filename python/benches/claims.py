@@ -1,7 +1,7 @@
 """Compares backends for agent-sandbox in the cluster's own network, each in a pod of the stock Python runtime.
 
     podbay, pod address   podbay.compat.langchain_k8s, at the pod's address
-    podbay, exec          the same by pods/exec
+    podbay, exec          the same through pods/exec
     langchain-k8s         the real one, whose SDK speaks HTTP to the runtime at the pod's address
     k8s-agent-sandbox     the SDK alone
 
@@ -35,8 +35,8 @@ ROOT = f"{BASE}/bench"
 LARGE_OUTPUT = 8 << 20
 LEGEND = """
 Each backend has a claim on the same pool, whose pods run agent-sandbox's stock Python runtime. "podbay" is
-`podbay.compat.langchain_k8s`, at the pod's own address with a key or by `pods/exec`. langchain-k8s and the SDK that it
-uses, k8s-agent-sandbox, speak HTTP to the runtime at the pod's address.
+`podbay.compat.langchain_k8s`, at the pod's own address with a key or through `pods/exec`. langchain-k8s and the SDK that
+it uses, k8s-agent-sandbox, speak HTTP to the runtime at the pod's address.
 """
 # langchain-k8s on the same network path.
 ON_FILES, ON_COMMANDS = 15, 1.4

@@ -120,9 +120,9 @@ class RawConfig:
 
     connection: Literal["auto", "exec", "in-cluster", "direct", "gateway", "tunnel"] | None = None
     """How to reach podbayd in a pod: at the pod's address if there is a private key and the address can be reached,
-    else by pods/exec (auto); always by pods/exec (exec); always at the pod's address (in-cluster); or, in mode
-    agent-sandbox, through the router at a URL (direct), behind a Gateway (gateway), or by a port-forward (tunnel).
-    Default: auto.
+    else through pods/exec (auto); always through pods/exec (exec); always at the pod's address (in-cluster); or, in
+    mode agent-sandbox, through the router at a URL (direct), behind a Gateway (gateway), or through a port-forward
+    (tunnel). Default: auto.
     """
 
     private_key_file: str | None = None
@@ -317,9 +317,9 @@ class AgentSandboxConfig:
 
     connection: Literal["auto", "exec", "in-cluster", "direct", "gateway", "tunnel"] | None = None
     """How to reach podbayd in a pod: at the pod's address if there is a private key and the address can be reached,
-    else by pods/exec (auto); always by pods/exec (exec); always at the pod's address (in-cluster); or, in mode
-    agent-sandbox, through the router at a URL (direct), behind a Gateway (gateway), or by a port-forward (tunnel).
-    Default: auto.
+    else through pods/exec (auto); always through pods/exec (exec); always at the pod's address (in-cluster); or, in
+    mode agent-sandbox, through the router at a URL (direct), behind a Gateway (gateway), or through a port-forward
+    (tunnel). Default: auto.
     """
 
     private_key_file: str | None = None
@@ -368,7 +368,7 @@ class AgentSandboxConfig:
 
     runtime: Literal["podbayd", "stock"] | None = None
     """How podbayd is reached through the router: on its own port (podbayd); or, where the router reaches nothing but
-    the port of upstream's stock runtime, by that runtime's API (stock), which is slower and has no authentication.
+    the port of upstream's stock runtime, over that runtime's API (stock), which is slower and has no authentication.
     Default: podbayd.
     """
 

@@ -149,7 +149,7 @@ class SandboxRestarted(PodbayError):
 
 
 class DeadlineExceeded(PodbayError, TimeoutError):
-    """The sandbox is connected but doesn't answer in time: what it was asked to do may have happened or not."""
+    """The sandbox is connected but doesn't answer in time: the operation may or may not have taken effect."""
 
     code = "deadline_exceeded"
 

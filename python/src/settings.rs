@@ -21,11 +21,11 @@ pub struct Setting {
     /// What its value is: text, secret, choice, flag, count, real, size, time, quantity, list, mounts, map, id, object or
     /// objects.
     kind: String,
-    /// The words of a choice.
+    /// The allowed values of a choice.
     choices: Vec<&'static str>,
     /// What it does.
     help: &'static str,
-    /// The default, for people to read.
+    /// The default, in human-readable form.
     default: &'static str,
     /// What a podbay.toml found in the working directory may do with it: no, choose, lower or add.
     in_project: &'static str,
@@ -77,7 +77,7 @@ pub fn gather(
         && mode != implied
     {
         return Err(Failure::Argument(format!(
-            "mode={mode:?} contradicts the configuration, which is for {implied:?}; say one of them"
+            "mode={mode:?} contradicts the configuration, which is for {implied:?}; pass only one of them"
         )));
     }
     if let Some(mode) = mode.or(implied) {

@@ -129,7 +129,7 @@ def test_managers_find_threads_again():
 
 
 def test_a_deep_agents_backend_whose_pod_disappears_gets_a_new_sandbox():
-    """A single-sandbox backend used to answer with the same error for ever."""
+    """A single-sandbox backend used to answer with the same error forever."""
     deepagents = pytest.importorskip("podbay.deepagents")
     with deepagents.PodbaySandbox(config=config()) as backend:
         assert backend.write("/workspace/f", "x").error is None

@@ -153,7 +153,7 @@ def test_what_makes_no_sense_is_refused():
         podbay.Sandbox(memory=object())
     with pytest.raises(TypeError, match="config"):
         podbay.Sandbox(config=7)
-    with pytest.raises(ValueError, match="say one of them"):
+    with pytest.raises(ValueError, match="pass only one of them"):
         podbay.Sandbox("local", config=RawConfig())
     with pytest.raises(TypeError, match="labels"):
         podbay.Sandbox(labels=["a"])

@@ -34,13 +34,13 @@ impl Cluster {
         for object in applied.lines() {
             let role = object.split_once(".rbac.authorization.k8s.io/");
             let role = role.filter(|(kind, _)| ["role", "clusterrole"].contains(kind));
-            let (kind, role) = role.with_context(|| format!("{} has {object}, which is no Role", roles.display()))?;
+            let (kind, role) = role.with_context(|| format!("{} has {object}, which isn't a Role", roles.display()))?;
             self.bind(kind, role, namespace)?;
         }
         let token = self.run(&[&within, "create", "token", "test", "--duration=24h"])?;
         // The first pods are refused until a controller made this one.
         self.run(&[&within, "wait", "--for=create", "serviceaccount/default", "--timeout=30s"])?;
-        ensure!(!token.trim().is_empty(), "the API server gave no token");
+        ensure!(!token.trim().is_empty(), "the API server returned no token");
         let authority = Pki::at(self.directory().join("pki")).authority()?;
         Ok(pki::kubeconfig(&self.server(), &authority, token.trim(), Some(namespace)))
     }

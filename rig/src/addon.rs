@@ -71,7 +71,7 @@ impl FromStr for AddOn {
         Self::ALL
             .into_iter()
             .find(|add_on| add_on.name() == text)
-            .ok_or_else(|| format!("no add-on {text:?}; there are: {}", Self::ALL.map(Self::name).join(", ")))
+            .ok_or_else(|| format!("unknown add-on {text:?}; use one of {}", Self::ALL.map(Self::name).join(", ")))
     }
 }
 
@@ -99,22 +99,22 @@ fn agent_sandbox(cluster: &Cluster) -> Result<()> {
     cluster.apply(&replaced(&router, &changes)?)?;
     cluster.apply(WARM_POOL)?;
     let wait = ["--namespace=agent-sandbox-system", "rollout", "status", "deployment", "--timeout=90s"];
-    output(cluster.kubectl().args(wait)).context("controller or router doesn't get ready")?;
+    output(cluster.kubectl().args(wait)).context("the controller or the router didn't become ready")?;
     let ready = ["wait", "sandboxwarmpool/python", "--for=jsonpath={.status.readyReplicas}=1", "--timeout=90s"];
-    output(cluster.kubectl().args(["--namespace=default"]).args(ready)).context("the warm pool doesn't fill").map(drop)
+    output(cluster.kubectl().args(["--namespace=default"]).args(ready)).context("the warm pool didn't fill").map(drop)
 }
 
 fn python_router(cluster: &Cluster) -> Result<()> {
     cluster.add_images(&[image::python_router()?])?;
     cluster.apply(include_str!("../manifests/python-router.yaml"))?;
     let wait = ["--namespace=agent-sandbox-system", "rollout", "status", "deployment/python-router", "--timeout=90s"];
-    output(cluster.kubectl().args(wait)).context("the router doesn't get ready").map(drop)
+    output(cluster.kubectl().args(wait)).context("the router didn't become ready").map(drop)
 }
 
 /// Puts an image in the place of the one that contains `theirs`.
 fn with_image(manifests: &str, theirs: &str, ours: &str) -> Result<String> {
     let is_theirs = |line: &&str| line.trim_start().starts_with("image:") && line.contains(theirs);
-    ensure!(manifests.lines().any(|line| is_theirs(&line)), "upstream's manifests have no image {theirs:?} any more");
+    ensure!(manifests.lines().any(|line| is_theirs(&line)), "upstream's manifests no longer have the image {theirs:?}");
     let changed = manifests.lines().map(|line| match line.find("image:") {
         Some(indent) if is_theirs(&line) => format!("{}image: {ours}\n", &line[..indent]),
         _ => format!("{line}\n"),
@@ -124,7 +124,7 @@ fn with_image(manifests: &str, theirs: &str, ours: &str) -> Result<String> {
 
 fn replaced(text: &str, changes: &[(&str, &str)]) -> Result<String> {
     changes.iter().try_fold(text.to_owned(), |text, (from, to)| {
-        ensure!(text.contains(from), "upstream's manifests have no {from:?} any more");
+        ensure!(text.contains(from), "upstream's manifests no longer have {from:?}");
         Ok(text.replace(from, to))
     })
 }

@@ -13,7 +13,7 @@ pub enum Reason {
     #[error("a cluster needs root: run as root (for example with sudo)")]
     NotRoot,
     /// The kernel or a container refuses namespaces.
-    #[error("this machine lets nobody make mount, network and PID namespaces (`unshare -mnpui --fork true` fails)")]
+    #[error("this machine doesn't allow mount, network and PID namespaces (`unshare -mnpui --fork true` fails)")]
     NoNamespaces,
     /// No Go tool.
     #[error("no `go` in PATH: install Go 1.26 or newer")]

@@ -29,19 +29,19 @@ impl Cache {
         let root = from("PODBAY_CACHE")
             .or_else(|| from("XDG_CACHE_HOME").map(|directory| directory.join("podbay")))
             .or_else(|| from("HOME").map(|directory| directory.join(".cache/podbay")))
-            .context("no place for the cache: set PODBAY_CACHE to a directory")?;
+            .context("no directory for the cache: set PODBAY_CACHE to a directory")?;
         std::path::absolute(&root).with_context(|| format!("cannot resolve {}", root.display()))
     }
 
     fn at(root: PathBuf) -> Result<Self> {
-        fs::create_dir_all(&root).with_context(|| format!("cannot make the cache directory {}", root.display()))?;
+        fs::create_dir_all(&root).with_context(|| format!("cannot create the cache directory {}", root.display()))?;
         Ok(Self { root })
     }
 
     /// A directory below the cache, made when it isn't there.
     pub(crate) fn directory(&self, name: &str) -> Result<PathBuf> {
         let path = self.root.join(name);
-        fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
         Ok(path)
     }
 
@@ -71,7 +71,7 @@ impl Cache {
         }
         let draft = directory.join(format!(".{id}.draft"));
         remove_tree(&draft)?;
-        fs::create_dir(&draft).with_context(|| format!("cannot make {}", draft.display()))?;
+        fs::create_dir(&draft).with_context(|| format!("cannot create {}", draft.display()))?;
         make(&draft)?;
         fs::rename(&draft, &finished).with_context(|| format!("cannot name {}", finished.display()))?;
         Ok(finished)
@@ -131,7 +131,7 @@ pub(crate) struct Lock {
 impl Lock {
     fn acquire(path: PathBuf) -> Result<Self> {
         loop {
-            let file = File::create(&path).with_context(|| format!("cannot make the lock {}", path.display()))?;
+            let file = File::create(&path).with_context(|| format!("cannot create the lock {}", path.display()))?;
             // Most are held for a moment only; the person at the terminal hears of the others.
             let patience = Instant::now() + Duration::from_secs(1);
             while file.try_lock().is_err() {

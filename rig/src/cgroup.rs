@@ -59,14 +59,14 @@ pub(crate) fn places(name: &str) -> Result<Vec<PathBuf>> {
 /// The closest cgroup of v2 that has controllers for those below it. A cgroup with processes in it, as our own is, can't
 /// have any unless it is the root, so the node is usually beside us.
 fn place_of_v2(own: &str) -> Result<PathBuf> {
-    let path = own.lines().find_map(|line| line.strip_prefix("0::")).context("this process is in no cgroup of v2")?;
+    let path = own.lines().find_map(|line| line.strip_prefix("0::")).context("this process isn't in a v2 cgroup")?;
     let own = Path::new(ROOT).join(path.trim_start_matches('/'));
     let has = |place: &&Path| names_controllers(&place.join("cgroup.subtree_control"));
     if let Some(place) = own.ancestors().take_while(|place| place.starts_with(ROOT)).find(has) {
         return Ok(place.to_owned());
     }
     enable(Path::new(ROOT)).context(
-        "no cgroup above this process gives controllers to those below it. In a container, move its processes into a cgroup of \
+        "no cgroup above this process delegates controllers. In a container, move its processes into a cgroup of \
          their own first: mkdir /sys/fs/cgroup/init, write each pid to init/cgroup.procs",
     )?;
     Ok(ROOT.into())
@@ -81,7 +81,7 @@ fn enable(place: &Path) -> Result<()> {
 /// Makes the directories.
 pub(crate) fn create(places: &[PathBuf]) -> Result<()> {
     for place in places {
-        fs::create_dir(place).with_context(|| format!("cannot make the cgroup {}", place.display()))?;
+        fs::create_dir(place).with_context(|| format!("cannot create the cgroup {}", place.display()))?;
         if is_v2() {
             enable(place)?;
             fs::create_dir(place.join(PROGRAMS))?;

@@ -230,7 +230,9 @@ impl Cluster {
         match self.import(images, &present) {
             Ok(()) => Ok(()),
             Err(error) => {
-                crate::progress::say(&format!("importing all layers, because without those present: {error:#}"));
+                crate::progress::say(&format!(
+                    "importing all layers, because importing only the missing ones failed: {error:#}"
+                ));
                 self.import(images, &BTreeSet::new())
             }
         }

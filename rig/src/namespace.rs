@@ -54,13 +54,13 @@ impl TestCluster {
             metadata: ObjectMeta { generate_name: Some("test-".to_owned()), ..ObjectMeta::default() },
             ..NamespaceObject::default()
         };
-        let made = Api::all(admin.clone()).create(&parameters, &wanted).await.context("cannot make a namespace")?;
+        let made = Api::all(admin.clone()).create(&parameters, &wanted).await.context("cannot create a namespace")?;
         let name = made.metadata.name.context("a namespace without a name")?;
 
         let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), &name);
         accounts.create(&parameters, &ServiceAccount { metadata: named(ACCOUNT), ..ServiceAccount::default() }).await?;
         let role = Role { metadata: named(ACCOUNT), rules: Some(rules) };
-        Api::namespaced(admin.clone(), &name).create(&parameters, &role).await.context("cannot make the role")?;
+        Api::namespaced(admin.clone(), &name).create(&parameters, &role).await.context("cannot create the role")?;
         let binding: RoleBinding = serde_json::from_value(json!({
             "metadata": {"name": ACCOUNT},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": ACCOUNT},
@@ -73,7 +73,7 @@ impl TestCluster {
             ..TokenRequest::default()
         };
         let token = accounts.create_token_request(ACCOUNT, &parameters, &request).await?;
-        let token = token.status.and_then(|status| status.token).context("the API server gave no token")?;
+        let token = token.status.and_then(|status| status.token).context("the API server returned no token")?;
         wait_for_default_account(&accounts).await?;
 
         let access = self.access(&token, &name)?;
@@ -126,7 +126,7 @@ impl Namespace {
                 return Ok(());
             }
         }
-        anyhow::bail!("namespace {} wasn't gone after 120 s", self.name)
+        anyhow::bail!("namespace {} still exists after 120 s", self.name)
     }
 }
 
@@ -145,7 +145,7 @@ impl Drop for Namespace {
             Ok(Err(error)) => format!("{error:#}"),
             Err(_) => "deleting it panicked".to_owned(),
         };
-        crate::progress::say(&format!("namespace {} stays: {problem}", self.name));
+        crate::progress::say(&format!("namespace {} couldn't be deleted: {problem}", self.name));
     }
 }
 

@@ -78,7 +78,7 @@ pub fn ensure(needs: &[Need]) -> Result<()> {
         .with_context(|| format!("cannot install packages; by hand: {by_hand}"))?;
     step.done();
     match needs.iter().find(|need| !need.is_met()) {
-        Some(need) => bail!("package {} was installed, but what it should bring isn't there", need.package),
+        Some(need) => bail!("package {} was installed, but what it should provide is missing", need.package),
         None => Ok(()),
     }
 }

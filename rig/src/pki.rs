@@ -31,7 +31,7 @@ impl Pki {
 
     /// Makes everything. `port` is the host's side of the API server.
     pub(crate) fn create(directory: PathBuf, port: u16) -> Result<Self> {
-        fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
+        fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o700))?;
         let pki = Self { directory };
         pki.key("ca")?;

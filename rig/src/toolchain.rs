@@ -183,7 +183,7 @@ impl Patch {
         let file = copy.join("vendor").join(self.file);
         let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
         if text.matches(self.from).count() != 1 {
-            bail!("{} has no single {:?}: upstream changed, so look at the patch again", self.file, self.from);
+            bail!("{} doesn't have {:?} exactly once: upstream has changed, so revise the patch", self.file, self.from);
         }
         std::fs::write(&file, text.replace(self.from, self.to))?;
         Ok(copy)

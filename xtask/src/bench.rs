@@ -31,19 +31,19 @@ pub struct Options {
 enum What {
     /// podbayd over its unix socket.
     Daemon,
-    /// Local sandboxes beside bubblewrap.
+    /// Local sandboxes, compared with bubblewrap.
     Local,
     /// The cost of protecting podbayd from commands.
     Protection,
-    /// Plain pods on the rig, beside one API exec per operation, kubectl and a bare WebSocket.
+    /// Plain pods on the rig, compared with one API exec per operation, kubectl and a bare WebSocket.
     Raw,
-    /// Claims on the rig, beside the controller's own time to Ready.
+    /// Claims on the rig, compared with the controller's own time to Ready.
     AgentSandbox,
     /// What the MCP server adds to a command.
     Mcp,
-    /// The Python backend on the rig, beside the packages that it replaces and Deep Agents' own scripts.
+    /// The Python backend on the rig, compared with the packages that it replaces and Deep Agents' own scripts.
     Python,
-    /// The TypeScript backend on the rig, beside Deep Agents' own scripts.
+    /// The TypeScript backend on the rig, compared with Deep Agents' own scripts.
     Node,
 }
 
@@ -78,7 +78,7 @@ pub fn run(options: &Options) -> Result<()> {
         _ => vec![],
     };
     parts.push(bench);
-    say(&format!("measuring {name}; this takes some minutes"));
+    say(&format!("measuring {name}; this takes a few minutes"));
     let measured = parts.iter_mut().try_fold(String::new(), |tables, part| -> Result<String> {
         if !matches!(options.what, What::Raw | What::AgentSandbox) {
             tools::without_rig(part);

@@ -19,11 +19,11 @@ pub(crate) enum Action {
         #[arg(long = "with", value_name = "ADD-ON")]
         with: Vec<AddOn>,
     },
-    /// Ends a cluster and removes everything that belongs to it.
+    /// Takes down a cluster and removes everything that belongs to it.
     Down {
         #[command(flatten)]
         which: Which,
-        /// Ends every cluster.
+        /// Takes down every cluster.
         #[arg(long, conflicts_with = "name")]
         all: bool,
     },
@@ -31,7 +31,7 @@ pub(crate) enum Action {
     Status,
     /// Prints the settings for a shell: eval "$(cargo xtask cluster env)".
     Env(Which),
-    /// Makes a namespace and a least-privilege account in it, and prints its kubeconfig.
+    /// Creates a namespace and a least-privilege account in it, and prints its kubeconfig.
     Account {
         #[command(flatten)]
         which: Which,
@@ -45,7 +45,7 @@ pub(crate) enum Action {
         which: Which,
         /// The program: kubelet, kube-apiserver, containerd, …
         program: Option<String>,
-        /// Goes on showing what comes.
+        /// Keeps showing new lines as they arrive.
         #[arg(long, short)]
         follow: bool,
     },
@@ -53,7 +53,7 @@ pub(crate) enum Action {
     Shell {
         #[command(flatten)]
         which: Which,
-        /// The command; a shell when there is none.
+        /// The command; a shell by default.
         #[arg(last = true)]
         command: Vec<String>,
     },
@@ -62,7 +62,7 @@ pub(crate) enum Action {
 /// Which cluster is meant.
 #[derive(Args)]
 pub(crate) struct Which {
-    /// The cluster's name; without it PODBAY_RIG_NAME from the environment counts.
+    /// The cluster's name; by default PODBAY_RIG_NAME from the environment.
     #[arg(long, default_value_t = rig::default_name())]
     name: String,
 }
@@ -143,7 +143,7 @@ fn logs(cluster: &Cluster, program: Option<&str>, follow: bool) -> Result<()> {
         return Ok(());
     };
     if !names.iter().any(|name| name == program) {
-        bail!("no log of {program:?}; there are: {}", names.join(", "));
+        bail!("no log of {program:?}; use one of {}", names.join(", "));
     }
     let mut tail = Command::new("tail");
     tail.args(["-n", "+1"]).args(follow.then_some("-f")).arg(directory.join(program).with_extension("log"));

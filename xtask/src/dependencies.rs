@@ -93,15 +93,16 @@ fn read() -> Result<(Deny, Vec<Package>)> {
     if !output.status.success() {
         bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr));
     }
-    let metadata: Metadata = serde_json::from_slice(&output.stdout).context("cargo metadata isn't understood")?;
+    let metadata: Metadata =
+        serde_json::from_slice(&output.stdout).context("can't parse the output of cargo metadata")?;
     Ok((deny, metadata.packages))
 }
 
 fn licences(deny: &Deny, packages: &[Package]) -> Vec<String> {
     let allowed = |package: &Package| -> Result<()> {
-        let text = package.license.as_deref().context("says no licence")?;
+        let text = package.license.as_deref().context("declares no licence")?;
         let expression = spdx::Expression::parse_mode(text, spdx::ParseMode::LAX)
-            .map_err(|error| anyhow::anyhow!("has a licence that isn't understood: {text:?}: {error}"))?;
+            .map_err(|error| anyhow::anyhow!("has an invalid licence expression, {text:?}: {error}"))?;
         let exception = deny.licenses.exceptions.iter().find(|exception| exception.name == package.name);
         let fits = expression.evaluate(|wanted| {
             let wanted = wanted.to_string();
@@ -141,11 +142,11 @@ fn duplicates(deny: &Deny, packages: &[Package]) -> Vec<String> {
             }
         }
         if left.len() > 1 {
-            wrong.push(format!("{name} is there in versions {}: see `cargo tree -i {name}`", left.join(", ")));
+            wrong.push(format!("{name} is used in versions {}: see `cargo tree -i {name}`", left.join(", ")));
         }
     }
     let stale = deny.bans.skip.iter().filter(|skip| !used.contains(&skip.name));
-    wrong.extend(stale.map(|skip| format!("deny.toml skips {}, which isn't there twice any more", skip.name)));
+    wrong.extend(stale.map(|skip| format!("deny.toml skips {}, which is no longer duplicated", skip.name)));
     wrong
 }
 

@@ -20,7 +20,7 @@ pub struct Options {
     /// How long each target runs.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Repeats a run.
+    /// Repeats the run that had this seed.
     #[arg(long)]
     seed: Option<u64>,
     /// Uses libFuzzer, which finds more; needs a nightly compiler.

@@ -17,7 +17,7 @@ pub struct Options {
 
 /// Writes an archive for each image, and podbayd as it is in them.
 pub fn make(options: &Options) -> Result<()> {
-    std::fs::create_dir_all(&options.out).with_context(|| format!("cannot make {}", options.out.display()))?;
+    std::fs::create_dir_all(&options.out).with_context(|| format!("cannot create {}", options.out.display()))?;
     let podbayd = options.out.join("podbayd");
     // A debug build's podbayd can be told to do without Landlock, for tests.
     run(cargo()

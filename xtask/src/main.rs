@@ -39,14 +39,14 @@ enum Command {
         #[arg(value_enum)]
         page: reference::Page,
     },
-    /// Measures, both sides in one run.
+    /// Measures Podbay and its baselines in one run.
     Bench(bench::Options),
     /// Writes the files that are generated: from the table of settings Python's dataclasses, TypeScript's options and tables
     /// in docs/; from the operations TypeScript's types of requests and answers, and Python's stub; and the Dockerfiles.
     Generate,
     /// Makes Podbay's own images as OCI archives, and podbayd for the Dockerfiles, without a container engine.
     Image(image::Options),
-    /// Starts, shows and ends real Kubernetes clusters for tests.
+    /// Starts, lists and takes down real Kubernetes clusters for tests.
     #[command(subcommand)]
     Cluster(cluster::Action),
 }

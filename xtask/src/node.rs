@@ -94,7 +94,7 @@ pub fn test(cluster: Option<&Cluster>, results: &mut Part) {
     let mut vitest = script("vitest/vitest.mjs");
     vitest.arg("run");
     if let Err(error) = others(&mut vitest) {
-        return results.fail(format!("what the tests use beside the package: {error:#}"));
+        return results.fail(format!("the tests' other dependencies: {error:#}"));
     }
     // It ends when this function does.
     let access = match cluster.map(cluster::Access::new).transpose() {

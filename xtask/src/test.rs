@@ -25,7 +25,7 @@ pub struct Options {
     /// Runs only this part.
     #[arg(value_enum)]
     part: Option<Part>,
-    /// Leaves out what needs a cluster.
+    /// Skips what needs a cluster.
     #[arg(long)]
     no_cluster: bool,
     /// Set by `cargo xtask soak`.
@@ -35,7 +35,7 @@ pub struct Options {
 
 #[derive(Args)]
 pub struct SoakOptions {
-    /// Leaves out what needs a cluster.
+    /// Skips what needs a cluster.
     #[arg(long)]
     no_cluster: bool,
 }
@@ -46,7 +46,7 @@ enum Part {
     Lint,
     /// The tests.
     Tests,
-    /// The parsers of hostile input, with random input.
+    /// Fuzzes the parsers of hostile input.
     Fuzz,
     /// The Python package: style, types and tests.
     Python,
@@ -167,7 +167,7 @@ impl PackagesCluster {
         let add_ons = BTreeSet::from([rig::AddOn::AgentSandbox, rig::AddOn::GatewayApi]);
         let up = || rig::Cluster::up_as(&Self::name(), rig::Flavor { crun: true, network_policies: false }, &add_ons);
         let cluster = self.0.get_or_init(|| up().map_err(|error| format!("{error:#}")));
-        cluster.as_ref().map(Some).map_err(|error| anyhow::anyhow!("the test cluster doesn't start: {error}"))
+        cluster.as_ref().map(Some).map_err(|error| anyhow::anyhow!("the test cluster didn't start: {error}"))
     }
 
     /// Takes it down, if anybody has asked for it.
@@ -220,7 +220,7 @@ fn tests(options: &Options) -> Results {
         let flavor = rig::Flavor { crun: true, network_policies: true };
         let up = rig::Cluster::up_as(&rig::default_name(), flavor, &BTreeSet::from([rig::AddOn::AgentSandbox]));
         if let Err(error) = up {
-            results.fail(format!("the test cluster doesn't start: {error:#}"));
+            results.fail(format!("the test cluster didn't start: {error:#}"));
         }
     }
     // More at once isn't faster: the processors are always busy, and tests with deadlines fail then.

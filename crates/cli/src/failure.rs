@@ -21,7 +21,7 @@ const SIGPIPE: u8 = 13;
 pub struct Failure {
     /// For programs: a code of [`ErrorName`], or one of the command line's own, such as `usage` and `broken_pipe`.
     code: String,
-    /// For people.
+    /// The message for people.
     message: String,
     /// The path that the failure is about.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,7 +58,7 @@ impl Failure {
         self
     }
 
-    /// For people.
+    /// The message for people.
     pub fn message(&self) -> &str {
         &self.message
     }

@@ -14,7 +14,7 @@ mod linux {
 
     pub use podbay::local::{Isolation, probe};
 
-    /// How sandboxes shall be confined.
+    /// How sandboxes are to be confined.
     pub fn chosen(config: &Config) -> Result<Isolation, Failure> {
         Ok(config.local()?.isolation)
     }

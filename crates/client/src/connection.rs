@@ -27,7 +27,7 @@ const MAX_COLLECTED: usize = 64 << 20;
 const HEAD: Duration = Duration::from_secs(300);
 
 /// How long a caller waits in all for a payload, and how many bytes buy another second: the slowest network that is waited for.
-/// A trickle would otherwise go on for ever.
+/// A trickle would otherwise never end.
 const SILENCE: Duration = Duration::from_secs(60);
 const SLOWEST: u64 = 1 << 10;
 
@@ -53,7 +53,7 @@ pub(crate) struct Connection {
 /// Why a request got no answer.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The connection broke. The request may have been served or not.
+    /// The connection broke. The request may or may not have been served.
     Broken(String),
     /// There is an answer, and it is an error; or trying again can't help.
     Final(Error),

@@ -1,7 +1,7 @@
 //! The client's own deadline for a command.
 //!
 //! podbayd enforces a command's time-out, without the shim's help where it must. But podbayd runs inside the sandbox, next to
-//! what it watches, so the caller doesn't trust it to answer: neither silence nor a trickle of output holds it for ever.
+//! what it watches, so the caller doesn't trust it to answer: neither silence nor a trickle of output holds it forever.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

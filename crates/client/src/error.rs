@@ -22,7 +22,7 @@ pub enum Error {
         reason: String,
     },
 
-    /// podbayd was restarted during a request that changes something: the change may have happened or not.
+    /// podbayd was restarted during a request that changes something: the change may or may not have happened.
     #[error("the sandbox was restarted during {what}: check what was changed before you try again")]
     SandboxRestarted {
         /// The operation.
@@ -95,7 +95,7 @@ impl Error {
         }
     }
 
-    /// The kernel's error number of a program that couldn't be started: 2 (`ENOENT`) when there is none of that name.
+    /// The kernel's error number of a program that couldn't be started: 2 (`ENOENT`) if it doesn't exist.
     pub fn errno(&self) -> Option<i32> {
         match self {
             Self::Operation(error) => error.errno,

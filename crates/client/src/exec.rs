@@ -98,7 +98,7 @@ impl Sandbox {
     /// ```
     ///
     /// # Errors
-    /// When it can't be started, or the sandbox can't be reached. A command that fails is no error.
+    /// When it can't be started, or the sandbox can't be reached. A command that fails isn't an error.
     pub async fn run(&self, command: impl Into<Command>) -> Result<Output> {
         self.run_capped(command, podbay_proto::exec::DEFAULT_OUTPUT_CAP).await
     }
@@ -120,7 +120,7 @@ impl Sandbox {
     /// Like [`run_capped`](Self::run_capped), with these bytes as the command's standard input, which is closed after them.
     ///
     /// # Errors
-    /// As for [`run`](Self::run). A command that doesn't read all of its input is no error.
+    /// As for [`run`](Self::run). A command that doesn't read all of its input isn't an error.
     pub async fn run_with_input(
         &self,
         command: impl Into<Command>,
@@ -151,7 +151,7 @@ impl Sandbox {
             Ok(())
         };
         let work = async {
-            // A command whose input can't be sent might wait for it for ever.
+            // A command whose input can't be sent might wait for it forever.
             let ((), output) = tokio::try_join!(feed, self.collect(&mut guard, permit, deadline))?;
             Ok(output)
         };

@@ -11,7 +11,7 @@ use podbay_proto::{ErrorCode, Operation, Subject, VERSION};
 
 use crate::error::{Error, Result};
 
-/// Decides on every operation of a sandbox before it is sent, and hears how it ended: rules and audit are implemented with this.
+/// Decides on every operation of a sandbox before it is sent, and is told how it ended: rules and audit are implemented with this.
 ///
 /// A sandbox gets one by [`Sandbox::guarded`](crate::Sandbox::guarded).
 pub trait Guard: std::fmt::Debug + Send + Sync {
@@ -53,7 +53,7 @@ pub enum Content<'a> {
     Nothing,
     /// These bytes: a file's content, the two texts of an edit, a command's input.
     Bytes(&'a [u8]),
-    /// So many bytes of a file, which is read while it is sent.
+    /// This many bytes of a file, which is read while it is sent.
     Stream(u64),
 }
 

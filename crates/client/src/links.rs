@@ -1,21 +1,21 @@
 //! Symbolic links out of a sandbox, made on this machine.
 //!
-//! A link is harmless by itself or not at all: whatever other links there are, now or later, following it must not lead out of the
-//! directory that is fetched. Counting the words of its target doesn't tell, for a name in it may be another link, and `..` goes up
-//! from where that one leads. So a link is made only if
+//! Each link must be harmless by itself: whatever other links exist, now or later, following it must not lead out of the
+//! directory that is fetched. Counting the components of its target isn't enough, because a component may be another link, and
+//! `..` goes up from wherever that one points. So a link is created only if
 //!
-//! - it lies in a real directory, reached through no link, so many levels below the top as its path has;
-//! - its target is relative, goes up at its beginning only, and not above the top.
+//! - it is in a real directory, reached through no link, at the depth that its path has;
+//! - its target is relative, goes up only at its beginning, and not above the top.
 //!
 //! Going up then begins in a real directory, and everything after it goes down, or through another link of which the same
 //! is true. No order, no chain and no later download can change that. What remains are links that were in the target before, and
-//! are its owner's: a link that leads out through one of those is taken back.
+//! are its owner's: a link that leads out through one of those is removed again.
 
 use std::path::{Component, Path, PathBuf};
 
 use cap_std::fs::Dir;
 
-/// As many are kept for later. They are made after the files, but a sandbox could name them without end.
+/// How many links are kept for later at most. They are created after the files, but a sandbox could list them without end.
 pub(crate) const AT_ONCE: usize = 1 << 16;
 
 /// A link that a sandbox has named. Its path is relative, and every part of it is a plain name.
@@ -30,7 +30,7 @@ pub(crate) struct Link {
 pub(crate) enum Refusal {
     /// It isn't safe.
     Unsafe(&'static str),
-    /// The operating system says no.
+    /// The operating system refused.
     Failed(std::io::Error),
 }
 
@@ -121,7 +121,7 @@ fn place(top: &Dir, link: &Link) -> Result<(), Refusal> {
 
 #[cfg(not(unix))]
 fn place(_: &Dir, _: &Link) -> Result<(), Refusal> {
-    Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "links can't be made on this system").into())
+    Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "symbolic links can't be created on this system").into())
 }
 
 /// Opens a directory beneath another, through no link; makes what is missing.
@@ -143,7 +143,7 @@ fn real_directory(top: &Dir, path: &Path) -> Result<std::os::fd::OwnedFd, Refusa
     for part in path.components() {
         dir = match open(dir.as_fd(), part.as_os_str()) {
             Err(Errno::LOOP | Errno::NOTDIR | Errno::MLINK) => {
-                return Err(Refusal::Unsafe("a link or a file is where its directory should be"));
+                return Err(Refusal::Unsafe("a link or a file is in place of its directory"));
             }
             opened => opened.map_err(std::io::Error::from)?,
         };

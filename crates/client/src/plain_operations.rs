@@ -29,7 +29,7 @@ macro_rules! methods {
                 $(#[$doc])+
                 ///
                 /// # Errors
-                /// When it can't be done. A result that is only a part of what there is says so itself.
+                /// When it can't be done. A partial result says so itself.
                 pub async fn $method(&self, request: impl Into<$request>) -> Result<$output> {
                     self.session.ask(request.into()).await
                 }

@@ -263,7 +263,7 @@ impl Session {
     }
 }
 
-/// How long an operation goes on trying.
+/// How long an operation keeps trying.
 pub(crate) struct Patience {
     what: &'static str,
     until: Instant,

@@ -1,4 +1,4 @@
-//! The caller's own deadline: neither a podbayd that is stopped nor one that was tampered with holds a caller for ever.
+//! The caller's own deadline: neither a podbayd that is stopped nor one that was tampered with holds a caller forever.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod support;

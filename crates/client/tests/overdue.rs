@@ -37,7 +37,7 @@ async fn nothing_is_left(daemon: &Daemon) {
     assert_eq!(daemon.sandbox().commands(true).await.unwrap(), []);
 }
 
-/// `kill -STOP $PPID` once made a time-out never fire and its caller wait for ever.
+/// `kill -STOP $PPID` once made a time-out never fire and its caller wait forever.
 #[tokio::test]
 async fn a_stopped_shim_keeps_no_command_alive() {
     let daemon = Daemon::start();

@@ -100,7 +100,7 @@ macro_rules! attempts {
     };
 }
 
-/// Each of these waited for ever: keep-alive sees a living connection, because hyper answers PINGs by itself.
+/// Each of these waited forever: keep-alive sees a living connection, because hyper answers PINGs by itself.
 #[tokio::test(start_paused = true)]
 async fn no_operation_waits_for_ever() {
     let (_dir, sandbox) = silent(After::Hello).await;

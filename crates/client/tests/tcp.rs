@@ -97,7 +97,7 @@ async fn two_keys_are_accepted_while_one_is_rotated() {
     refused(&address, key(3).sign(&claims())).await;
 }
 
-/// A connection that was opened with a token stayed usable for ever.
+/// A connection that was opened with a token stayed usable forever.
 #[tokio::test]
 async fn an_open_connection_ends_with_its_token() {
     let (_daemon, address) = listening(&[key(1)]);
@@ -206,7 +206,7 @@ fn without_a_key_or_an_identity_it_does_not_listen() {
     assert!(said.contains("private key") && !said.contains(&key(1).secret_text()), "{said}");
 }
 
-/// In a pod, a podbayd that can't listen still has to serve whoever comes by exec.
+/// In a pod, a podbayd that can't listen still has to serve whoever comes through exec.
 #[tokio::test]
 async fn what_the_environment_asks_for_may_fail() {
     for (listen, keys) in [("127.0.0.1:1", ""), ("nonsense", "x"), ("192.0.2.1:7777", "valid")] {

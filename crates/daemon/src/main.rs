@@ -257,7 +257,7 @@ fn serve_options(arguments: &Arguments) -> Result<serve::Options, String> {
 }
 
 /// Where and for whom to listen on TCP. What was asked for by a flag has to work. The environment is another matter: a sandbox
-/// that can't be reached over TCP can still be reached by exec, and one whose podbayd doesn't start can't.
+/// that can't be reached over TCP can still be reached through exec, and one whose podbayd doesn't start can't.
 fn listening(arguments: &Arguments) -> Result<Option<serve::Listening>, String> {
     if !arguments.listen.is_empty() {
         return serve::Listening::from_environment(arguments.listen.clone(), true).map(Some);

@@ -62,7 +62,7 @@ impl Program {
 pub fn exec_copy(arguments: impl Iterator<Item = OsString>) {
     let program = Program::own();
     if program.copy.is_some() {
-        // Where the kernel makes the copy but doesn't run it, this process goes on.
+        // Where the kernel makes the copy but doesn't run it, this process continues.
         let _ = Command::new(&program.path).args(arguments).exec();
     }
 }

@@ -91,7 +91,7 @@ mod tests {
         }
     }
 
-    /// Any process that can read a file can lock it, and podbayd once waited for such a lock for ever.
+    /// Any process that can read a file can lock it, and podbayd once waited for such a lock forever.
     #[test]
     fn a_lock_is_not_waited_for_for_ever() {
         let dir = tempfile::tempdir().unwrap();

@@ -15,13 +15,13 @@ pub enum Fork {
     Child,
 }
 
-/// Forks. The child goes on with a copy of everything.
+/// Forks. The child continues with a copy of everything.
 ///
 /// # Errors
 /// When the kernel has no room for another process.
 ///
 /// # Panics
-/// When this process has more than one thread: a lock held by another one would stay locked in the child for ever.
+/// When this process has more than one thread: a lock held by another one would stay locked in the child forever.
 pub fn fork() -> io::Result<Fork> {
     assert_single_threaded();
     // SAFETY: there is one thread only, so no lock is held by another at this moment.

@@ -29,7 +29,7 @@ impl Files {
         self.start_edit(request, payload)?.finish(request, payload)
     }
 
-    /// Checks a request and finds its file. Whoever has other work to do looks at the file's [size](PendingEdit::size)
+    /// Checks a request and finds its file. A caller with other work to do checks the file's [size](PendingEdit::size)
     /// before [finishing](PendingEdit::finish) the edit.
     ///
     /// # Errors

@@ -37,7 +37,7 @@
 //! - **rustix** for system calls: typed, well maintained, no libc underneath. What it lacks (`clone` with namespaces,
 //!   `mount_setattr`, `close_range`, a few `prctl`s) is called through **libc** in `sys`.
 //! - **seccompiler** (rust-vmm, used by Firecracker) compiles the filter; libseccomp would be a C library in a static daemon.
-//!   A filter of seccompiler's has one error number for all denied calls, so the calls that «don't exist» are put before it by
+//!   A filter of seccompiler's has one error number for all denied calls, so the calls that "don't exist" are put before it by
 //!   hand.
 //! - **landlock**, by Landlock's own maintainers, knows the ABIs.
 //! - Considered and rejected: bubblewrap (a program to install on every machine); hakoniwa 1.8 (the closest crate: LGPL, mounts
@@ -46,7 +46,7 @@
 //!
 //! # How a jail starts
 //! The parent opens the host's directories (if it is root, with their id maps), makes the cgroups, clones, writes the id maps
-//! and lets the child go on. The child enters the cgroups, switches to the user inside, assembles the root file system from
+//! and lets the child continue. The child enters the cgroups, switches to the user inside, assembles the root file system from
 //! detached mounts, enters it, closes all descriptors, drops its privileges, applies Landlock and the seccomp filter, and reports
 //! success. An error on the way comes back as a [`FailedStep`] with its fix.
 #![cfg(target_os = "linux")]

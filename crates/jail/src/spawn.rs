@@ -25,7 +25,7 @@ use crate::{landlock, limits, privileges, probe, rootfs, seccomp, without_namesp
 const MESSAGE: usize = 4096;
 /// The child's message when it is confined.
 const READY: &[u8] = b"ready";
-/// The beginning of its message when it can't enter its cgroup, before the reason. It goes on without.
+/// The beginning of its message when it can't enter its cgroup, before the reason. It continues without.
 const OUTSIDE: &[u8] = b"outside:";
 
 /// Runs `inside` in a new jail, in its first process, and returns when `inside` is about to run. Of the caller's descriptors the
@@ -114,12 +114,12 @@ pub(crate) fn finish(mut jailed: Jailed, introduced: Result<(), FailedStep>) -> 
     }
 }
 
-/// The parent's part of the handshake: lets the child go on, and waits for its result.
+/// The parent's part of the handshake: lets the child continue, and waits for its result.
 pub(crate) fn introduce(ours: &OwnedFd, arranged: &mut Arranged) -> Result<(), FailedStep> {
     match send(ours, b"go", SendFlags::NOSIGNAL) {
         // It has failed and ended: its account is in the socket.
         Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => {}
-        Err(error) => return Err(FailedStep::new("let the new process go on", error)),
+        Err(error) => return Err(FailedStep::new("let the new process continue", error)),
     }
     let mut message = [0_u8; MESSAGE];
     loop {

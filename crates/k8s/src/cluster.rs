@@ -164,7 +164,7 @@ fn expiry(config: &kube::Config) -> Option<Timestamp> {
 }
 
 /// What a request goes through. kube's own stack leaves TCP_NODELAY off, so that every request with a body would take 44 ms
-/// instead of one, and waits for answers for ever.
+/// instead of one, and waits for answers forever.
 fn stack(config: &kube::Config, proxy: Option<&Proxy>, deadlines: Deadlines) -> Result<Service, kube::Error> {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);

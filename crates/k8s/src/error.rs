@@ -186,7 +186,7 @@ pub enum Error {
     #[error("no sandbox {0:?} in this namespace; 'podbay list' shows all of them")]
     SandboxNotFound(String),
 
-    /// Something of that name exists, and isn't the sandbox that is meant, or not one that Podbay created.
+    /// An object of that name exists, but isn't the sandbox that is meant, or wasn't created by Podbay.
     #[error("{0}: choose another id or namespace")]
     NotOurs(String),
 
@@ -201,7 +201,7 @@ pub enum Error {
     #[error("the sandbox {0} took too long to start, and another client replaced its pod; try again")]
     Superseded(String),
 
-    /// Others undid the same step again and again.
+    /// Other clients kept undoing the same step.
     #[error("{what} {how} {attempts} times in a row: stop the other program that does that, then try again")]
     Contended {
         /// The object.
@@ -374,7 +374,7 @@ impl Error {
         move |source| Self::Manifest { what, source }
     }
 
-    /// Whether a retry can't help.
+    /// Whether retrying can't help.
     pub fn is_final(&self) -> bool {
         match self {
             Self::Cluster(_)

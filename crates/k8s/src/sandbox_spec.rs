@@ -91,7 +91,7 @@ impl<P: Removes> Drop for Unfinished<'_, P> {
             for pause in [Duration::ZERO, Duration::from_secs(2)] {
                 tokio::time::sleep(pause).await;
                 if let Err(error) = provider.remove(&name).await {
-                    tracing::warn!(%error, name, "can't remove a sandbox that nobody waits for any more");
+                    tracing::warn!(%error, name, "can't remove a sandbox whose creation was cancelled");
                 }
             }
         });

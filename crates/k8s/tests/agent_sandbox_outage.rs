@@ -61,7 +61,7 @@ async fn one_of_many(provider: AgentSandbox, name: String) -> Result<Vec<String>
     }
 }
 
-/// A provider that reaches sandboxes by a tunnel to the router.
+/// A provider that reaches sandboxes through a tunnel to the router.
 fn through_the_router(fixture: &Fixture, key_file: &std::path::Path) -> Result<AgentSandbox> {
     std::fs::write(key_file, PrivateKey::from_seed([7; 32]).secret_text())?;
     let cluster = Cluster::with_client(fixture.cluster.admin(), fixture.namespace.name());

@@ -11,7 +11,7 @@ use rmcp::service::RequestContext;
 use crate::failure::Failure;
 use crate::reply::one_line;
 
-/// How often the client hears of a running command.
+/// How often the client is told about a running command.
 const EVERY: Duration = Duration::from_millis(500);
 
 /// How much of the last line it gets.
@@ -45,7 +45,7 @@ impl Progress {
     }
 }
 
-/// Whether the client wants to hear of the progress.
+/// Whether the client wants to be told about progress.
 pub(crate) fn token(context: &RequestContext<RoleServer>) -> Option<ProgressToken> {
     context.meta.get_progress_token()
 }

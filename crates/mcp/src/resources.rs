@@ -68,7 +68,7 @@ pub(crate) async fn list(session: &Session) -> Result<Vec<Resource>, Failure> {
     Ok(newest.map(output).collect())
 }
 
-/// Reads a resource. `None` when the URI is none of this server's.
+/// Reads a resource. `None` if the URI isn't one of this server's.
 pub(crate) async fn read(session: &Session, uri: &str) -> Result<Option<ReadResourceResult>, Failure> {
     let (place, query) = uri.split_once('?').unwrap_or((uri, ""));
     let Some(offset) = offset(query) else { return Ok(None) };

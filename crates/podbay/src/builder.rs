@@ -72,7 +72,7 @@ impl Builder {
         self
     }
 
-    /// The finished object. Nothing is created or connected yet.
+    /// Builds the `Podbay`. Nothing is created or connected yet.
     ///
     /// # Errors
     /// When a setting is unknown or invalid, or the audit log can't be opened.

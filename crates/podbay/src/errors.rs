@@ -5,7 +5,7 @@ use podbay_k8s::Error as Cluster;
 
 use crate::config::ConfigError;
 
-/// What one kind of failure is called.
+/// The names of one kind of failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorName {
     /// For programs: in JSON, and as `code` of an exception.
@@ -30,12 +30,12 @@ const UNREACHABLE: ErrorName =
 const RESTARTED: ErrorName = lifecycle(
     "sandbox_restarted",
     "SandboxRestarted",
-    "The sandbox was restarted during an operation that changes something: it may have happened or not.",
+    "The sandbox was restarted during an operation that changes something: it may or may not have happened.",
 );
 const OVERDUE: ErrorName = lifecycle(
     "deadline_exceeded",
     "DeadlineExceeded",
-    "The sandbox is connected but doesn't answer in time, or doesn't say how a command ended: it may have happened or not, and a command may still run.",
+    "The sandbox is connected but doesn't answer in time, or doesn't say how a command ended: it may or may not have happened, and a command may still run.",
 );
 const BAD_ANSWER: ErrorName = lifecycle("bad_answer", "BadAnswer", "What the sandbox sent isn't a valid answer.");
 const NOT_FOUND: ErrorName = lifecycle("sandbox_not_found", "SandboxNotFound", "No sandbox has that id.");
@@ -138,7 +138,7 @@ impl ErrorName {
         }
     }
 
-    /// The name of a wrong setting.
+    /// The name of the failure of an invalid setting.
     pub fn of_config(_: &ConfigError) -> Self {
         CONFIG
     }

@@ -55,7 +55,7 @@ impl LazySandbox {
         self
     }
 
-    /// A sandbox that is there already.
+    /// Wraps an existing sandbox.
     pub fn of(podbay: &Podbay, sandbox: Sandbox) -> Self {
         let lazy = Self::new(podbay.clone(), Wanted::from(sandbox.id()));
         lazy.0.made.store(sandbox.created(), Ordering::Release);
@@ -63,7 +63,7 @@ impl LazySandbox {
         lazy
     }
 
-    /// The object that it comes from.
+    /// The `Podbay` that it belongs to.
     pub fn podbay(&self) -> &Podbay {
         &self.0.podbay
     }
@@ -100,7 +100,7 @@ impl LazySandbox {
 
     /// The sandbox, which is created now if it wasn't before.
     ///
-    /// When the returned future is dropped, the creation goes on: the next call, and [`close`](Self::close), find its result.
+    /// When the returned future is dropped, the creation continues: the next call, and [`close`](Self::close), find its result.
     ///
     /// # Errors
     /// When it can't be created, or was closed.

@@ -1,7 +1,7 @@
 //! From a conversation to its sandbox: ids, labels, and which daemon was last seen behind an id.
 //!
 //! A thread's sandbox has an id that is a hash of tenant and thread, and the provider makes sure that an id has one sandbox. So
-//! any number of processes may serve any thread, and nothing that one of them remembers decides anything.
+//! any number of processes may serve any thread, and none of them keeps state that the others would need.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -44,7 +44,7 @@ async fn passes(case: Case) {
         let gateway_namespace = gateway_namespace.to_owned();
         let config = Config { connection: case.connection, gateway_namespace, ..Config::default() };
         let mut needs = Features { suspends: false, ..Features::of(&config) }.needs();
-        // Nothing has to be brought by exec to where podbayd is already.
+        // Where podbayd is in the image, nothing is copied through exec.
         needs.rights.retain(|right| !case.podbayd_in_image || right.resource != "pods/exec");
         needs
     };
@@ -184,7 +184,7 @@ async fn the_suite_at_the_pods_address_in_gvisor() {
         .await;
 }
 
-/// With podbayd in the image, an account that may not run commands by exec can use sandboxes.
+/// With podbayd in the image, an account that may not run commands through exec can use sandboxes.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_suite_without_exec() {
     let inside = Some("the_suite_without_exec");
@@ -198,7 +198,7 @@ async fn the_suite_without_exec() {
     .await;
 }
 
-/// From outside of the cluster, through upstream's router, by a port-forward: no right to exec, and podbayd in the image.
+/// From outside of the cluster, through upstream's router, with a port-forward: no right to exec, and podbayd in the image.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_suite_by_a_tunnel_to_the_router() {
     let pod = image(rig::PODBAY_RUNTIME);

@@ -389,7 +389,7 @@ async fn a_token_without_a_pod_opens_nothing_else() {
         ("a pod's name alone", first, with(Claims { pod: first.clone(), ..plain.clone() }), "for another sandbox"),
         ("another pod", first, with(Claims { uid: "u".into(), ..plain.clone() }), "for another sandbox"),
         ("an expired one", first, with(Claims { expires: now() - 1, ..plain.clone() }), "expired"),
-        ("one for ever", first, with(Claims { expires: u64::MAX, ..plain.clone() }), "more than a day"),
+        ("one forever", first, with(Claims { expires: u64::MAX, ..plain.clone() }), "more than a day"),
         ("another key", first, PrivateKey::from_seed([8; 32]).sign(&plain), "doesn't accept"),
         ("a changed one", first, changed(&good), "token"),
         ("none", first, String::new(), "requires a token"),

@@ -1,4 +1,4 @@
-//! podbayd by the API of upstream's stock runtime, where the router reaches nothing but that runtime's port.
+//! podbayd over the API of upstream's stock runtime, where the router reaches nothing but that runtime's port.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
@@ -75,8 +75,8 @@ async fn only_the_stock_port(case: &Case) -> Option<(rig::Namespace, AgentSandbo
     Some((namespace, claims, dir))
 }
 
-/// The account has no right to exec, and the router reaches port 8888 and nothing else: by the stock runtime's API everything works
-/// that works elsewhere.
+/// The account has no right to exec, and the router reaches only port 8888: over the stock runtime's API, everything that
+/// works elsewhere works.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_suite_by_the_stock_runtime_through_a_tunnel() {
     let _used = ROUTER.read().await;
@@ -94,7 +94,7 @@ async fn the_suite_by_the_stock_runtime_through_a_tunnel() {
         let finding = report.findings.iter().find(|finding| finding.what == what);
         finding.map_or_else(|| panic!("{what}: {report:?}"), |finding| (finding.state, finding.detail.clone()))
     };
-    assert_eq!(found("connection tunnel, by the stock runtime").0, State::Ok, "{report:?}");
+    assert_eq!(found("connection tunnel, over the stock runtime").0, State::Ok, "{report:?}");
     let (state, detail) = found("the stock runtime's API");
     assert!(state == State::Warning && detail.contains("no authentication"), "{detail}");
     assert!(!report.findings.iter().any(|finding| finding.what.contains("pods/exec")), "{report:?}");

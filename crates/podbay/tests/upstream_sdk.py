@@ -10,7 +10,7 @@ import sys
 from k8s_agent_sandbox import SandboxClient
 from k8s_agent_sandbox.models import SandboxLocalTunnelConnectionConfig
 
-# Through the router, by a tunnel of the SDK's own.
+# Through the router, with the SDK's own tunnel.
 client = SandboxClient(connection_config=SandboxLocalTunnelConnectionConfig())
 namespace, pool = sys.argv[1:]
 sandbox = client.create_sandbox(pool, namespace)

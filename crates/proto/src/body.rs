@@ -23,9 +23,9 @@ const COUNTED_PIECE: usize = 256 << 10;
 /// What comes after the head.
 #[derive(Debug)]
 pub enum Payload {
-    /// Bytes that are there.
+    /// Bytes in memory.
     Bytes(Bytes),
-    /// Bytes that are still being made. An error cuts the body, so that it can't be taken for complete.
+    /// Bytes that are still being produced. An error cuts the body off, so that it can't be mistaken for a complete one.
     Stream(mpsc::Receiver<io::Result<Bytes>>),
 }
 
@@ -100,7 +100,7 @@ impl Body for MessageBody {
 /// A message whose head has been read; the payload is still coming.
 #[derive(Debug)]
 pub struct Incoming<B> {
-    /// The head, not yet understood.
+    /// The head, not yet decoded.
     pub head: Bytes,
     first: Bytes,
     rest: B,
@@ -110,7 +110,7 @@ impl<B: Body<Data = Bytes> + Unpin> Incoming<B>
 where
     B::Error: std::fmt::Display,
 {
-    /// Reads the head, which may have `most` bytes.
+    /// Reads the head, of at most `most` bytes.
     ///
     /// # Errors
     /// When the body isn't a message or is cut.
@@ -157,7 +157,7 @@ pub struct PayloadBuffer {
 }
 
 impl PayloadBuffer {
-    /// One that may have so many bytes.
+    /// A buffer for at most this many bytes.
     pub fn at_most(most: usize) -> Self {
         Self { most, first: Bytes::new(), all: BytesMut::new() }
     }

@@ -1,9 +1,9 @@
-//! A byte stream to podbayd in pieces, for ways that carry nothing but commands and what they print.
+//! A byte stream to podbayd in pieces, for connections that carry nothing but commands and their output.
 //!
 //! `podbayd connect --exchange ID` opens a stream and prints [`ExchangeOpened`]; each `podbayd exchange` hands over some bytes of
 //! the client's, takes some of podbayd's, and prints an [`ExchangeAnswer`]. Both directions count their bytes, as TCP does: podbayd
-//! takes every byte once, and keeps its own until the client has acknowledged them. So whoever gets no answer asks again, with
-//! the same words.
+//! takes every byte once, and keeps its own until the client has acknowledged them. So a client that gets no answer repeats the
+//! same request.
 
 use serde::{Deserialize, Serialize};
 
@@ -76,16 +76,16 @@ impl ExchangeAnswer {
     }
 }
 
-/// What has become of a stream.
+/// The state of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExchangeStatus {
-    /// It goes on.
+    /// It is open.
     Open,
-    /// It goes on, but other clients wait too: the next request that only waits should take its time.
+    /// It is open, but other clients are waiting too: the next request that only waits should come later.
     Busy,
     /// podbayd has closed it. There is nothing behind the bytes of this answer.
     Ended,
-    /// podbayd doesn't know it, or not any more. What became of the bytes that it had is unknown.
+    /// podbayd doesn't know it, or no longer does. What happened to the bytes that it had is unknown.
     Gone,
 }

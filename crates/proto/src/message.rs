@@ -18,7 +18,7 @@ pub const MAX_REQUEST: usize = 8 << 20;
 /// The largest head of an answer: a search result may have 24 MiB.
 pub const MAX_ANSWER: usize = 32 << 20;
 
-/// How many bytes stand before the head.
+/// How many bytes precede the head.
 pub const PREFIX: usize = 4;
 
 /// The head as bytes, its length before it; the payload follows by itself.

@@ -37,7 +37,7 @@ pub trait Operation: Serialize + DeserializeOwned {
         Self::NAME
     }
 
-    /// How the request's paths are understood, for rules to narrow; nothing for an operation without paths.
+    /// How the request's paths are interpreted, for rules to narrow; nothing for an operation without paths.
     fn scope_mut(&mut self) -> Option<&mut Scope> {
         None
     }

@@ -18,7 +18,7 @@ pub const MAX_DATA: usize = 256 << 10;
 /// The most data in the record of the end.
 const MAX_END: usize = 1 << 20;
 
-/// How many bytes stand before the data.
+/// How many bytes precede the data.
 pub const HEADER: usize = 5;
 
 /// A reader has at least this much room for the next piece, and makes this much when it has less: enough for many small
@@ -31,7 +31,7 @@ const MAX_SPACE: usize = 128 << 10;
 pub enum Record {
     /// Something was printed.
     Output(Stream, Bytes),
-    /// That many bytes were printed here and are no longer to be had.
+    /// This many bytes were printed here and are no longer available.
     Lost(u64),
     /// The command has ended. The last record.
     End(Box<Info>),

@@ -56,10 +56,10 @@ impl Operation for Hello {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lifetime {
-    /// Ends the sandbox after so many milliseconds.
+    /// Ends the sandbox after this many milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_ms: Option<u64>,
-    /// Ends the sandbox when it had no request and no running command for so many milliseconds.
+    /// Ends the sandbox when it had no request and no running command for this many milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_ttl_ms: Option<u64>,
 }

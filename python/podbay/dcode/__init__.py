@@ -78,7 +78,7 @@ class PodbayProvider(SandboxProvider):
         return backend
 
     def delete(self, *, sandbox_id: str, **params: Any) -> None:
-        """Deletes a sandbox. It is no error if it no longer exists."""
+        """Deletes a sandbox. It isn't an error if it no longer exists."""
         podbay.Provider(**self._settings(params)).delete(sandbox_id)
         leash = _leashes.pop(sandbox_id, None)
         if leash is not None:

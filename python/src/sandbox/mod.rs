@@ -80,7 +80,7 @@ impl Sandbox {
         let labels = labels.map(|labels| labels.0).unwrap_or_default();
         let wanted = wanted(id, thread, tenant, labels, None, None, leashed)?;
         if attach && wanted.id.is_none() {
-            let message = "attach needs the id or the thread of a sandbox that exists: pass one of them";
+            let message = "attach needs the id or the thread of an existing sandbox: pass one of them";
             return Err(Failure::Argument(message.to_owned()).into());
         }
         let inner = podbay.lazy(wanted);

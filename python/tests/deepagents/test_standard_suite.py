@@ -102,7 +102,7 @@ class TestRawReadOnly(Suite):
 
 
 class TestAgentSandbox(Suite):
-    """In a pod of the agent-sandbox controller, with its stock Python runtime, by exec."""
+    """In a pod of the agent-sandbox controller, with its stock Python runtime, through exec."""
 
     PLACE = "agent-sandbox"
 

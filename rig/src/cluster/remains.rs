@@ -20,7 +20,7 @@ pub(super) fn remove(state: &State) -> Result<()> {
         kill_process(pid, Signal::KILL)?;
         let deadline = Instant::now() + Duration::from_secs(30);
         while init.is_alive() {
-            ensure!(Instant::now() < deadline, "process {} of cluster {} doesn't end", init.pid, state.name);
+            ensure!(Instant::now() < deadline, "process {} of cluster {} didn't exit", init.pid, state.name);
             std::thread::sleep(Duration::from_millis(10));
         }
     }

@@ -59,7 +59,7 @@ pub(super) fn start(cache: &Cache, name: &str, flavor: Flavor) -> Result<Cluster
 
     let step = Step::begin(format!("starting cluster {name}"));
     let directory = cache.directory("clusters")?.join(name);
-    fs::create_dir(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    fs::create_dir(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
     // The socket is the host's; the relay inside gets it and serves it from there.
     let listener = TcpListener::bind(("127.0.0.1", 0)).context("cannot listen on 127.0.0.1")?;
     // Two users with a cache each may both have a cluster of this name.
@@ -111,7 +111,7 @@ fn boot(cluster: &mut Cluster, flavor: Flavor, listener: TcpListener, programs: 
     ] {
         if is_so {
             let text = fs::read_to_string(directory.join(file))?;
-            ensure!(text.contains(default), "{file} has no {default:?} any more");
+            ensure!(text.contains(default), "{file} no longer has {default:?}");
             fs::write(directory.join(file), text.replacen(default, instead, 1))?;
         }
     }
@@ -149,7 +149,7 @@ fn boot(cluster: &mut Cluster, flavor: Flavor, listener: TcpListener, programs: 
         if let Some(init) = Process::child(parent).filter(|init| is_init(init.pid)) {
             break Some(init);
         }
-        ensure!(Instant::now() < deadline, "the node's first process doesn't appear");
+        ensure!(Instant::now() < deadline, "the node's first process didn't appear");
         std::thread::sleep(Duration::from_millis(5));
     };
     // Whoever ends the cluster may be another process; this one must not keep a zombie.

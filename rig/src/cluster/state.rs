@@ -49,7 +49,7 @@ impl State {
         match fs::read(&file) {
             Ok(bytes) => {
                 let state: Self =
-                    serde_json::from_slice(&bytes).with_context(|| format!("cannot understand {}", file.display()))?;
+                    serde_json::from_slice(&bytes).with_context(|| format!("cannot parse {}", file.display()))?;
                 Ok(Some(Self { directory: directory.to_owned(), ..state }))
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Some(nothing)),
@@ -130,6 +130,6 @@ mod tests {
         let loaded = State::load(place.path()).unwrap().unwrap();
         assert_eq!((loaded.port, loaded.add_ons.len()), (7, 1));
         fs::write(place.path().join(FILE), "{").unwrap();
-        assert!(State::load(place.path()).unwrap_err().to_string().contains("cannot understand"));
+        assert!(State::load(place.path()).unwrap_err().to_string().contains("cannot parse"));
     }
 }

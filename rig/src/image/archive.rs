@@ -31,13 +31,13 @@ impl<'a> Archive<'a> {
     ) -> Result<Self> {
         remove_tree(directory)?;
         fs::create_dir_all(directory.join("blobs/sha256"))
-            .with_context(|| format!("cannot make {}", directory.display()))?;
+            .with_context(|| format!("cannot create {}", directory.display()))?;
         let archive = Self { directory, left_out };
         let manifests: Vec<Value> = images
             .iter()
             .map(|image| archive.add(cache, image))
             .collect::<Result<_>>()
-            .context("cannot make images")?;
+            .context("cannot create images")?;
         let index = json!({"schemaVersion": 2, "mediaType": format!("{MEDIA}.index.v1+json"), "manifests": manifests});
         fs::write(directory.join("index.json"), index.to_string())?;
         fs::write(directory.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#)?;

@@ -75,7 +75,7 @@ impl File {
             chown(&path, Some(self.owner), Some(self.owner))?;
             fs::set_permissions(&path, fs::Permissions::from_mode(self.mode))
         };
-        write().with_context(|| format!("cannot make {} for an image", self.path))
+        write().with_context(|| format!("cannot create {} for an image", self.path))
     }
 }
 
@@ -117,7 +117,7 @@ impl Layer {
         let directory = cache.entry("layers", &self.name, &self.key, |draft| {
             let root = draft.join("root");
             fs::create_dir(&root)?;
-            (self.fill)(cache, &root).with_context(|| format!("cannot make the image layer {}", self.name))?;
+            (self.fill)(cache, &root).with_context(|| format!("cannot create the image layer {}", self.name))?;
             let file = draft.join("layer.tar");
             // Sorted and without times, so that the same content has the same digest.
             output(

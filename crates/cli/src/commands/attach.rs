@@ -22,7 +22,7 @@ pub struct Arguments {
     /// Name of the sandbox
     name: String,
 
-    /// Id of the command, or a unique beginning of it
+    /// Id of the command, or a unique prefix of it
     id: String,
 
     /// Skip this many bytes of output

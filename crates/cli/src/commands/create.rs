@@ -1,4 +1,4 @@
-//! `podbay create`: a sandbox that stays.
+//! `podbay create`: creates a long-lived sandbox.
 
 use clap::Args;
 use podbay::Podbay;

@@ -1,4 +1,4 @@
-//! `podbay delete`: the end of a sandbox.
+//! `podbay delete`: deletes sandboxes.
 
 use clap::Args;
 use podbay::provider::Query;

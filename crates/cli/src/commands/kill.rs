@@ -43,7 +43,7 @@ pub struct Arguments {
     /// Name of the sandbox
     name: String,
 
-    /// Id of the command, or a unique beginning of it
+    /// Id of the command, or a unique prefix of it
     id: String,
 
     /// Signal, by name or number

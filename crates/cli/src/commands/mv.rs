@@ -1,4 +1,4 @@
-//! `podbay mv`: another name for a file or directory.
+//! `podbay mv`: moves or renames a file or directory.
 
 use std::ffi::OsString;
 

@@ -1,4 +1,4 @@
-//! `podbay reap`: cleaning up what others left.
+//! `podbay reap`: removes expired sandboxes and what killed ones left behind.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `podbay rm`: the end of a file or directory.
+//! `podbay rm`: deletes a file or directory.
 
 use std::ffi::OsString;
 

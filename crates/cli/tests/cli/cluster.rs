@@ -40,7 +40,7 @@ impl Site {
             ..TokenRequest::default()
         };
         let token = accounts.create_token_request("podbay", &PostParams::default(), &request).await?;
-        let token = token.status.and_then(|status| status.token).context("the API server gave no token")?;
+        let token = token.status.and_then(|status| status.token).context("the API server returned no token")?;
         let kubeconfig = site.cluster.access(&token, &site.namespace)?.kubeconfig();
         std::fs::write(site.dir.path().join("kubeconfig"), kubeconfig)?;
         Ok(Some(site))

@@ -104,7 +104,7 @@ fn podbayds(home: &Home) -> Vec<i32> {
         .collect()
 }
 
-/// Whoever could stop podbayd hung `podbay run` for ever, time-out or not.
+/// Whoever could stop podbayd hung `podbay run` forever, time-out or not.
 #[test]
 fn a_stopped_podbayd_does_not_hold_the_command_line() {
     use std::io::BufRead as _;

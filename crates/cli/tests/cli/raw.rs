@@ -126,7 +126,7 @@ async fn reap_goes_on_until_it_is_told_to_end() -> Result<()> {
     let begun = Instant::now();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut printed = Vec::new();
-    // A line each round, so that this doesn't wait for ever.
+    // A line each round, so that this doesn't wait forever.
     while !printed.last().is_some_and(|line: &String| line.contains("\"deleted\":[\"short\"]")) {
         ensure!(begun.elapsed() < Duration::from_secs(20), "it wasn't reaped: {printed:?}");
         printed.push(lines.next().context("it ended by itself")??);

@@ -108,7 +108,7 @@ fn a_sandbox_cannot_run_a_program_on_the_host_by_a_kubeconfig() {
     assert!(planted.exists(), "the plugin didn't run: {}", text(&named.stderr));
 }
 
-/// A FIFO under this name kept every command waiting for ever.
+/// A FIFO under this name kept every command waiting forever.
 #[test]
 fn what_is_no_file_does_not_hang_a_command() {
     let (home, work) = (Home::new(), tempfile::tempdir().unwrap());

@@ -22,7 +22,7 @@ const INPUT_PIECE: usize = 1 << 20;
 pub enum Event {
     /// It printed these bytes.
     Output(Stream, Bytes),
-    /// So many bytes of output are missing here, because the log no longer has them.
+    /// This many bytes of output are missing here, because the log no longer has them.
     Lost(u64),
     /// It has ended. The last event.
     End(Box<Info>),

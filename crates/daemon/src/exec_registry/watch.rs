@@ -31,7 +31,7 @@ use crate::stderr_log::log_error;
 /// How long after its command's deadline a shim has to report the end.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// How long podbayd goes on killing before it answers its callers anyway.
+/// How long podbayd keeps killing before it answers its callers anyway.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A command that may have live processes.

@@ -217,7 +217,7 @@ mod tests {
         (state, directory, id)
     }
 
-    /// A pipe in place of a record once kept podbayd waiting for ever, and a link to /dev/zero took all of its memory.
+    /// A pipe in place of a record once kept podbayd waiting forever, and a link to /dev/zero took all of its memory.
     #[test]
     fn what_is_no_regular_file_is_not_read() {
         let (state, directory, id) = prepared();

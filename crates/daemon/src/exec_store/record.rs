@@ -27,7 +27,7 @@ pub struct Begun {
     pub command: String,
     /// When: milliseconds since 1970.
     pub started_ms: u64,
-    /// How long it may run; 0 is for ever.
+    /// How long it may run; 0 is forever.
     pub timeout_ms: u64,
     /// How long after TERM it is killed.
     pub grace_ms: u64,

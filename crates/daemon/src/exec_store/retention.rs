@@ -1,7 +1,7 @@
 //! How long commands that have ended are kept.
 //!
 //! A command's directory keeps its id from being run a second time, so it must outlast every retry; it costs a few inodes,
-//! so it can't stay for ever.
+//! so it can't stay forever.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -31,7 +31,7 @@ struct TimeLimits {
     idle: Option<Duration>,
 }
 
-/// Limits as they are on disk: in wall-clock time, which goes on while no podbayd runs.
+/// Limits as they are on disk: in wall-clock time, which passes even while no podbayd runs.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct Kept {
     end_ms: Option<u64>,
@@ -45,7 +45,7 @@ impl Lifetime {
         Self { limits: Mutex::new(TimeLimits { end, idle }), ..Self::default() }
     }
 
-    /// A lifetime that is kept in a state directory. If there is one already, it goes on.
+    /// A lifetime that is kept in a state directory. One that is there already continues.
     pub fn kept(state: &Path, ttl: Option<Duration>, idle: Option<Duration>) -> Self {
         let file = state.join(layout::LIFETIME);
         let before = state_file::read(&file, 4096).ok().and_then(|json| serde_json::from_slice::<Kept>(&json).ok());
@@ -99,7 +99,7 @@ fn unix_ms() -> u64 {
     millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
-/// Waits until the sandbox's time is up or it has been idle for too long; for ever if neither limit is set.
+/// Waits until the sandbox's time is up or it has been idle for too long; forever if neither limit is set.
 ///
 /// Requests under way are activity, and so are commands that run with nobody attached.
 pub async fn expired(daemon: Arc<Daemon>) {

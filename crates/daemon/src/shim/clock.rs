@@ -25,7 +25,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// A clock for a command that may run this long; 0 is for ever.
+    /// A clock for a command that may run this long; 0 is forever.
     pub(super) fn with_timeout(milliseconds: u64) -> Self {
         let deadline = Instant::now().checked_add(Duration::from_millis(milliseconds));
         Self { deadline: deadline.filter(|_| milliseconds > 0), ..Self::default() }

@@ -24,7 +24,7 @@ impl Shim {
         if self.outcome.is_some() || (self.clock.kill_at.is_some() && self.has_children) {
             return Ok(());
         }
-        // All that it printed is in the pipes by now. Background processes may go on printing.
+        // All that it printed is in the pipes by now. Background processes may keep printing.
         self.take_output(if self.has_children { 16 } else { usize::MAX })?;
         if !self.clock.timed_out {
             self.clock.deadline = None;

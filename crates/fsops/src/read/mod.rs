@@ -26,12 +26,12 @@ impl Files {
     ///
     /// # Errors
     /// When the path can't be opened or isn't a regular file, when a binary file is larger than asked for, and when the
-    /// offset lies behind the end.
+    /// offset is past the end.
     pub fn read(&self, request: &Read) -> Result<(ReadOutput, Content)> {
         self.open_read(request)?.read(request)
     }
 
-    /// Opens the file that a request wants to read. Whoever has other work to do looks at its
+    /// Opens the file that a request wants to read. A caller with other work to do checks its
     /// [size](OpenFile::size) before reading it.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
-    /// Its size when it was opened. Files of the kernel have no size, whatever they contain.
+    /// Its size when it was opened. The kernel's files, such as those in `/proc`, have no size, whatever they contain.
     pub fn size(&self) -> u64 {
         size(&self.stat)
     }
@@ -85,7 +85,7 @@ impl OpenFile {
     /// Reads the page that the request asks for.
     ///
     /// # Errors
-    /// When the file can't be read, when a binary file is larger than asked for, and when the offset lies behind the end.
+    /// When the file can't be read, when a binary file is larger than asked for, and when the offset is past the end.
     pub fn read(self, request: &Read) -> Result<(ReadOutput, Content)> {
         let Self { resolved, mut file, stat } = self;
         let mut output = ReadOutput {

@@ -1,5 +1,5 @@
-//! Mode agent-sandbox on the rig: claims by Podbay beside the controller's own time to Ready, and operations by exec and at the
-//! pod's address beside the stock runtime's HTTP API. Everything is measured in the cluster's network.
+//! Mode agent-sandbox on the rig: Podbay's claims compared with the controller's own time to Ready, and operations through
+//! exec and at the pod's address compared with the stock runtime's HTTP API. Everything is measured in the cluster's network.
 #![allow(clippy::unwrap_used, missing_docs, reason = "this is a benchmark")]
 
 #[path = "../../tests/agent_sandbox/fixture.rs"]
@@ -180,7 +180,7 @@ impl Inside {
         AgentSandbox::new(&cluster, config).unwrap().reconnect(sandbox).await.unwrap().sandbox
     }
 
-    /// Claims of upstream's template, where podbayd is reached by the stock runtime's API.
+    /// Claims of upstream's template, where podbayd is reached over the stock runtime's API.
     pub async fn by_stock_runtime(&self) -> AgentSandbox {
         let config = Config {
             template_name: Some("python".into()),
@@ -218,7 +218,7 @@ async fn measure(inside: &Inside) {
     let (ready, ours) = creation(inside, RUNTIME, 2, Connection::InCluster).await;
     rows("warm, podbayd in the image, at the pod's address", " (at most 1.2)", &ready, &ours);
     let (ready, ours) = creation(inside, PLAIN, 2, Connection::Exec).await;
-    rows("warm, any image, by exec", "", &ready, &ours);
+    rows("warm, any image, through exec", "", &ready, &ours);
     let (ready, ours) = creation(inside, COLD, 0, Connection::InCluster).await;
     rows("cold, podbayd in the image, at the pod's address", "", &ready, &ours);
     for connection in [Connection::InCluster, Connection::Exec] {
@@ -227,7 +227,7 @@ async fn measure(inside: &Inside) {
         let reconnected = Samples::of(20, |_| async {
             provider.reconnect(&made.id).await.unwrap().sandbox.hello().await.unwrap();
         });
-        let by = if connection == Connection::Exec { "by exec" } else { "at the pod's address" };
+        let by = if connection == Connection::Exec { "through exec" } else { "at the pod's address" };
         table.row(&format!("podbay: reconnect by id {by}, to podbayd's first answer"), &reconnected.await);
         provider.delete(&made.id).await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! Operations by exec, at the pod's own address, and by the stock runtime's HTTP API at its pod's address.
+//! Operations through exec, at the pod's own address, and over the stock runtime's HTTP API at its pod's address.
 
 use std::time::{Duration, Instant};
 
@@ -41,9 +41,9 @@ pub async fn measure(inside: &Inside) {
         Way("in raw mode, at the pod's address", &pod.sandbox),
         Way("through the router", &router),
         Way("through the router, without rights on the cluster", &named),
-        Way("by a tunnel to the router", &tunnel),
-        Way("by exec", &exec),
-        Way("through the router, by the stock runtime's API", &stock.sandbox),
+        Way("through a tunnel to the router", &tunnel),
+        Way("through exec", &exec),
+        Way("through the router, over the stock runtime's API", &stock.sandbox),
     ];
     let address = start_stock(inside).await;
     let text = "line of text\n".repeat(300);
@@ -107,8 +107,8 @@ pub async fn measure(inside: &Inside) {
         Way("**at the pod's address**", &made.sandbox),
         Way("through the router", &router),
         Way("through the router, without rights on the cluster", &named),
-        Way("by a tunnel to the router", &tunnel),
-        Way("by exec", &exec),
+        Way("through a tunnel to the router", &tunnel),
+        Way("through exec", &exec),
     ];
     transfers::measure(&measured, &address, &stock.sandbox).await;
     provider.delete(&made.id).await.unwrap();

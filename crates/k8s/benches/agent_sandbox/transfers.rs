@@ -83,7 +83,7 @@ pub async fn measure(ways: &[Way<'_>], stock: &str, by_stock: &Sandbox) {
         format!("{:.2} and {:.2}", factor(0), factor(1))
     };
     table.figure("at the pod's address / the plain copy (at least 0.6)", compared(1, 0));
-    table.figure("through the router / by exec (at least 3)", compared(2, ways.len()));
+    table.figure("through the router / through exec (at least 3)", compared(2, ways.len()));
 
     let table = Table::figures("The stock runtime's own transfers, and those by its API, 64 MB");
     let mut connection = StockConnection::open(stock).await;
@@ -96,10 +96,10 @@ pub async fn measure(ways: &[Way<'_>], stock: &str, by_stock: &Sandbox) {
     table.figure("`/download`", rate(STOCK_SIZE as u64, begun.elapsed()));
     let begun = Instant::now();
     by_stock.write("large", data).await.unwrap();
-    table.figure("podbay, through the router, by that API: upload", rate(STOCK_SIZE as u64, begun.elapsed()));
+    table.figure("podbay, through the router, over that API: upload", rate(STOCK_SIZE as u64, begun.elapsed()));
     let begun = Instant::now();
     assert_eq!(by_stock.download("large").await.unwrap().len(), STOCK_SIZE);
-    table.figure("podbay, through the router, by that API: download", rate(STOCK_SIZE as u64, begun.elapsed()));
+    table.figure("podbay, through the router, over that API: download", rate(STOCK_SIZE as u64, begun.elapsed()));
 }
 
 fn fill(path: &Path) {

@@ -124,7 +124,7 @@ impl AgentSandbox {
         Ok(Handle::new(channel).with_env(self.config.env.clone()))
     }
 
-    /// The way by exec to a pod that was checked just now, with what podbayd is told when it is started there.
+    /// The exec channel to a pod that was checked just now, with what podbayd is told when it is started there.
     fn exec_channel(&self, pod: &Pod) -> Result<ExecChannel> {
         let container = self.container_in(pod)?;
         let workdir = self.config.workdir.clone().unwrap_or_default();

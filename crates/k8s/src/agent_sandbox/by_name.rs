@@ -1,6 +1,7 @@
 //! Sandboxes that exist, for clients without rights on the cluster: the router finds them by the name of their Sandbox.
 //!
-//! What such a client can't do: create, list, describe, suspend or delete sandboxes, and move the end of those that it uses.
+//! What such a client can't do: create, list, describe, suspend or delete sandboxes, or extend the lifetime of those that
+//! it uses.
 
 use podbay_client::Sandbox as Handle;
 use podbay_client::provider::Provided;
@@ -37,7 +38,7 @@ impl AgentSandbox {
             Err(Error::PermissionDenied { .. }) if self.config.foreign_claims => self.sandbox_of(name).to_owned(),
             Err(error) => return Err(error),
         };
-        tracing::info!(%sandbox, "this account may not look at the sandbox's pod: the router finds it by its name");
+        tracing::info!(%sandbox, "this account may not read the sandbox's pod; asking the router to find it by name");
         self.attach_by_name(name, &sandbox).await
     }
 

@@ -20,10 +20,10 @@ const DAY: u64 = crate::raw::DAY;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Runtime {
-    /// podbayd, which is brought there if it isn't.
+    /// podbayd, which is installed if it isn't there.
     #[default]
     Podbayd,
-    /// podbayd, reached by the API of upstream's stock runtime, through the router: slower, and without authentication.
+    /// podbayd, reached over the API of upstream's stock runtime, through the router: slower, and without authentication.
     Stock,
 }
 
@@ -55,7 +55,7 @@ pub struct Config {
     pub label_prefix: String,
     /// How many seconds a sandbox may live.
     pub ttl: Option<u64>,
-    /// How many seconds it may be idle: a day by default, for ever if none.
+    /// How many seconds it may be idle: a day by default, forever if none.
     pub idle_ttl: Option<u64>,
     /// How many seconds a claim stays after its pod has ended.
     pub ttl_after_finished: Option<u64>,
@@ -73,7 +73,7 @@ pub struct Config {
     pub private_key_file: Option<String>,
     /// The port that podbayd listens on.
     pub port: u16,
-    /// How podbayd is reached through the router: on a port of its own, or by upstream's runtime.
+    /// How podbayd is reached through the router: on a port of its own, or over upstream's runtime.
     pub runtime: Runtime,
     /// The port of upstream's Python runtime.
     pub runtime_port: u16,
@@ -181,7 +181,7 @@ impl Config {
             return Err(Error::Config(format!("agent_sandbox.workdir is {workdir:?}: use an absolute path")));
         }
         if self.startup_timeout == 0 {
-            return Err(Error::Config("agent_sandbox.startup_timeout is 0: give claims some time to get ready".into()));
+            return Err(Error::Config("agent_sandbox.startup_timeout is 0: claims need time to become ready".into()));
         }
         if !self.label_prefix.is_empty() {
             names::check_prefix(&self.label_prefix)?;

@@ -144,7 +144,7 @@ impl AgentSandbox {
         }
         Err(Error::Contended {
             what: format!("the sandbox {name}"),
-            how: "had ended and was attached to by others",
+            how: "ended, and other clients attached to it,",
             attempts: ATTEMPTS,
         })
     }

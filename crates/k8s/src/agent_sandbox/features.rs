@@ -14,9 +14,9 @@ pub struct Features {
     pub creates_pools: bool,
     /// Sandboxes are suspended and resumed.
     pub suspends: bool,
-    /// Sandboxes are reached by the stock runtime's API, so exec isn't used.
+    /// Sandboxes are reached over the stock runtime's API, so exec isn't used.
     pub without_exec: bool,
-    /// Sandboxes are reached by a tunnel to the router, whose Service is in this namespace.
+    /// Sandboxes are reached through a tunnel to the router, whose Service is in this namespace.
     pub tunnel: Option<String>,
     /// Sandboxes are reached by the address of a Gateway in this namespace.
     pub gateway: Option<String>,
@@ -60,31 +60,31 @@ impl Features {
                 EXTENSIONS_GROUP,
                 "sandboxclaims",
                 &["create", "get", "list", "watch", "patch", "delete"],
-                "A claim is the sandbox.",
+                "Each sandbox is a claim.",
             ),
             right(
                 SANDBOXES_GROUP,
                 "sandboxes",
                 sandboxes,
-                "Which pod belongs to a claim; suspending and resuming is a patch.",
+                "To find a claim's pod; suspending and resuming patch the Sandbox.",
             ),
-            right("", "pods", &["get", "list", "watch"], "Whether the pod is the claim's, and why it doesn't start."),
+            right("", "pods", &["get", "list", "watch"], "To check a pod's owner, and explain why it doesn't start."),
             // The API server checks get where the upgrade comes as a GET, as WebSockets do, and create where it comes as a POST.
-            right("", "pods/exec", &["create", "get"], "The way into a sandbox: one stream for everything."),
-            right("", "events", &["list"], "Why a pod doesn't start."),
-            right(EXTENSIONS_GROUP, "sandboxwarmpools", pools, "The pool to claim from, and how full it is."),
+            right("", "pods/exec", &["create", "get"], "The connection to a sandbox: one stream for everything."),
+            right("", "events", &["list"], "To explain why a pod doesn't start."),
+            right(EXTENSIONS_GROUP, "sandboxwarmpools", pools, "To find the pool to claim from, and how full it is."),
         ];
         if self.without_exec {
             rights.retain(|right| right.resource != "pods/exec");
         }
         if self.creates_pools {
-            rights.push(right(EXTENSIONS_GROUP, "sandboxtemplates", &["get"], "Whether a pool's template exists."));
+            rights.push(right(EXTENSIONS_GROUP, "sandboxtemplates", &["get"], "To check that a template exists."));
         }
         if let Some(namespace) = &self.tunnel {
             rights.extend(tunnel_rights().map(|right| right.within(namespace)));
         }
         if let Some(namespace) = &self.gateway {
-            let gateways = right(GATEWAY_GROUP, "gateways", &["get"], "The address of the Gateway before the router.");
+            let gateways = right(GATEWAY_GROUP, "gateways", &["get"], "To find the address of the router's Gateway.");
             rights.push(gateways.within(namespace));
         }
         rights
@@ -94,10 +94,10 @@ impl Features {
 /// What a port-forward to the router takes, in the router's namespace.
 fn tunnel_rights() -> [Right; 3] {
     [
-        right("", "services", &["get"], "Which pods are the router's."),
-        right("", "pods", &["list"], "Which of them is ready."),
+        right("", "services", &["get"], "To find the router's pods."),
+        right("", "pods", &["list"], "To find one that is ready."),
         // Both verbs, for the same reason as with pods/exec.
-        right("", "pods/portforward", &["create", "get"], "The tunnel to it."),
+        right("", "pods/portforward", &["create", "get"], "To forward a port to it."),
     ]
 }
 
@@ -108,11 +108,11 @@ fn reaper_rights() -> Vec<Right> {
             EXTENSIONS_GROUP,
             "sandboxclaims",
             &["get", "list", "patch", "delete"],
-            "A claim is the sandbox; deleting it deletes everything.",
+            "Each sandbox is a claim; deleting the claim deletes everything else.",
         ),
-        right(SANDBOXES_GROUP, "sandboxes", &["get"], "Which pod belongs to a claim."),
-        right("", "pods", &["get"], "Whether the pod is the claim's."),
-        right("", "pods/exec", &["create", "get"], "Asks podbayd for how long nobody has used a sandbox."),
+        right(SANDBOXES_GROUP, "sandboxes", &["get"], "To find a claim's pod."),
+        right("", "pods", &["get"], "To check a pod's owner."),
+        right("", "pods/exec", &["create", "get"], "To ask podbayd how long a sandbox has been idle."),
     ]
 }
 

@@ -1,4 +1,4 @@
-//! Moves a sandbox's end while it is used.
+//! Extends a sandbox's lifetime while it is used.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ async fn beat(claims: Claims, mut claim: SandboxClaim, sandbox: WeakSandbox, int
         match claims.used_at(claim.id(), used).await {
             Ok(newer) => claim = newer,
             Err(Error::SandboxNotFound(_)) => return,
-            Err(error) => tracing::warn!(%error, claim = claim.id(), "can't move the sandbox's end"),
+            Err(error) => tracing::warn!(%error, claim = claim.id(), "can't extend the sandbox's lifetime"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Sandboxes by the controller of kubernetes-sigs/agent-sandbox: templates, claims, warm pools.
+//! Sandboxes created by the controller of kubernetes-sigs/agent-sandbox: templates, claims, warm pools.
 //!
 //! One SandboxClaim is the sandbox; the controller binds it to a Sandbox, which has the pod. Whoever creates the claim has
 //! created the sandbox, and everybody else attaches to it.
@@ -157,7 +157,7 @@ impl Provider for AgentSandbox {
 
     fn pool_status(&self) -> Pending<'_, PoolStatus> {
         Box::pin(async {
-            self.needs_api("look at the warm pool", "get sandboxwarmpools")?;
+            self.needs_api("get the warm pool's state", "get sandboxwarmpools")?;
             Ok(self.read_pool_status().await?)
         })
     }

@@ -163,7 +163,7 @@ impl AgentSandbox {
     /// Looks at the Sandbox that the controller has chosen while it binds it, which takes longer. Never returns.
     async fn look_at_assigned<T>(&self, assigned: &SetOnce<String>, ahead: &mut Ahead) -> T {
         if let Err(error) = self.look_ahead(assigned.wait().await, ahead).await {
-            tracing::debug!(%error, "can't look at the sandbox's pod ahead of time");
+            tracing::debug!(%error, "can't fetch the sandbox's pod in advance");
         }
         std::future::pending().await
     }

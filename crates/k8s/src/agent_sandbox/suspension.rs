@@ -105,7 +105,7 @@ impl Judge<SandboxClaim> for Suspended {
     fn judge(&self, claim: &SandboxClaim) -> Verdict<Self::Failure> {
         match claim.condition("Ready") {
             Some(ready) if ready.reason == "SandboxSuspended" => Verdict::Ready,
-            _ => Verdict::Waiting("the claim isn't told yet".into()),
+            _ => Verdict::Waiting("the claim's status doesn't show it yet".into()),
         }
     }
 }

@@ -43,7 +43,7 @@ where
             Err(kube::Error::Api(status)) if status.code == 410 && resumptions < RESUMPTIONS => {
                 resumptions += 1;
                 token = status.metadata.and_then(|list| list.continue_).filter(|token| !token.is_empty());
-                tracing::debug!(what, resumed = token.is_some(), "the API server has forgotten a list's position");
+                tracing::debug!(what, resumed = token.is_some(), "the continue token of a list has expired");
             }
             Err(error) => return Err(Error::api(what)(error)),
         }

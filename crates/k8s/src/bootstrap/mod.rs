@@ -152,10 +152,10 @@ pub(crate) async fn run(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> R
                 send(stream, arch).await?;
             }
             Some(("fail", why)) => return Err(failed(why)),
-            _ => tracing::debug!(line, "the container printed a line of its own"),
+            _ => tracing::debug!(line, "unexpected line of output from the container"),
         }
     }
-    Err(Error::Bootstrap("the container prints lines and doesn't start podbayd".into()).into())
+    Err(Error::Bootstrap("the container keeps printing unexpected output and doesn't start podbayd".into()).into())
 }
 
 async fn send(stream: &mut (impl AsyncWrite + Unpin), arch: &str) -> Result<()> {

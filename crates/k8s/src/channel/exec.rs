@@ -37,7 +37,7 @@ pub struct Container {
     pub name: String,
 }
 
-/// Reaches the podbayd in a container by pods/exec, and puts it there if it isn't.
+/// Reaches the podbayd in a container through pods/exec, and puts it there if it isn't.
 #[derive(Debug, Clone)]
 pub struct ExecChannel(DialedChannel<Exec>);
 
@@ -129,7 +129,7 @@ impl Channel for ExecChannel {
     }
 }
 
-/// Dials a container by pods/exec.
+/// Dials a container through pods/exec.
 #[derive(Clone)]
 struct Exec {
     client: kube::Client,

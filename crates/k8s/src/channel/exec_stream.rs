@@ -89,7 +89,7 @@ impl ExecStream {
             STATUS if !message.is_empty() => {
                 self.ended = Some(serde_json::from_slice(&message).unwrap_or_else(|error| ExecExit {
                     status: "Failure".into(),
-                    message: format!("the API server's report of how it ended isn't valid: {error}"),
+                    message: format!("the API server's exit status isn't valid: {error}"),
                 }));
             }
             _ => {}

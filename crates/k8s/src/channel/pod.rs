@@ -1,4 +1,4 @@
-//! The channel to a container: at its pod's address where that works, and by exec.
+//! The channel to a container: at its pod's address where that works, and through exec.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl std::fmt::Debug for Address {
 }
 
 impl PodChannel {
-    /// The channel that goes by exec.
+    /// The channel that goes through exec.
     pub(crate) fn new(exec: ExecChannel) -> Self {
         Self(DialedChannel::new(PodDial { exec, address: None }))
     }
@@ -101,7 +101,7 @@ impl Address {
         })
     }
 
-    /// What comes of a failure: an error where there is no other way.
+    /// What a failure leads to: an error if there is no other way to connect.
     fn give_up(&self, failure: AddressFailure) -> Result<()> {
         match failure {
             _ if !self.addresses.is_only_way() => {
@@ -122,7 +122,7 @@ impl Address {
 }
 
 impl PodDial {
-    /// By exec, or, for those who may not, by a tunnel to the router.
+    /// By exec, or, for those who may not, through a tunnel to the router.
     async fn by_exec(&self) -> Result<Box<dyn ByteStream>> {
         let denied = match self.exec.dial().await {
             Ok(stream) => return Ok(Box::new(stream)),
@@ -135,7 +135,7 @@ impl PodDial {
         match address.addresses.connect_by_tunnel(self.exec.container(), ip, &token).await {
             Some(Ok(stream)) => Ok(stream),
             Some(Err(failure)) => {
-                tracing::warn!(%failure, "a tunnel to the router doesn't lead to the sandbox either");
+                tracing::warn!(%failure, "can't reach the sandbox through a tunnel to the router either");
                 Err(denied)
             }
             None => Err(denied),

@@ -39,7 +39,7 @@ fn pods_of(address: std::net::SocketAddr) -> Api<Pod> {
 const EVENT: &str =
     "{\"type\":\"ADDED\",\"object\":{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\"}}}\n";
 
-/// A watch on a connection whose other end was gone waited for ever, and with it the pool's keeper.
+/// A watch on a connection whose other end was gone waited forever, and with it the pool's keeper.
 #[tokio::test]
 async fn a_watch_that_falls_silent_ends() {
     let pods = pods_of(silent(EVENT).await);

@@ -36,7 +36,7 @@ pub(super) async fn address(addresses: Option<&Arc<PodAddresses>>, pod: &PodPlac
         Err(failure) => {
             finding(State::Warning, format!("a token signed by another key wasn't rejected as expected: {failure}"))
         }
-        Ok(_) => finding(State::Failed, format!("whatever answers at {ip} accepts tokens of any key"))
+        Ok(_) => finding(State::Failed, format!("whatever answers at {ip} accepts tokens signed by any key"))
             .fix("don't use this image: something in it answers in podbayd's place"),
     }
 }

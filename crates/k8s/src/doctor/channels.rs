@@ -78,9 +78,9 @@ impl Channels<'_> {
         found.into_iter().flatten().collect()
     }
 
-    /// podbayd by the stock runtime's API, which is the only connection then.
+    /// podbayd over the stock runtime's API, which is the only connection then.
     async fn by_stock_runtime(&self, place: &PodPlace, way: Way, router: &RouterConfig<'_>) -> Vec<Finding> {
-        let what = format!("connection {}, by the stock runtime", way.as_str());
+        let what = format!("connection {}, over the stock runtime", way.as_str());
         let port = self.config.runtime_port;
         let failed = |why: String| {
             let fix = "check that the pod runs upstream's Python runtime on agent_sandbox.runtime_port, and that the network \
@@ -99,7 +99,7 @@ impl Channels<'_> {
             return failed(error.to_string());
         }
         let detail =
-            format!("podbayd answers after {} ms, by that runtime's API on port {port}", begun.elapsed().as_millis());
+            format!("podbayd answers after {} ms, over that runtime's API on port {port}", begun.elapsed().as_millis());
         let open = format!(
             "has no authentication: whoever reaches port {port} can run commands in the sandbox, and the sandbox's own \
              commands can do so outside of podbayd's protection"
@@ -184,13 +184,15 @@ impl Channels<'_> {
             }
             Place::Pod(_) => return Ok(()),
         };
-        let finding = |state, detail: String| Box::new(Finding::new("channel", "tokens of other keys", state, detail));
+        let finding =
+            |state, detail: String| Box::new(Finding::new("channel", "tokens signed by other keys", state, detail));
         match opened {
             // The Python router says no more than that.
             Err(AddressFailure::Refused(..) | AddressFailure::Forbidden(..)) => Ok(()),
-            Err(failure) => Err(finding(State::Warning, format!("weren't refused as they should be: {failure}"))),
+            Err(failure) => Err(finding(State::Warning, format!("weren't rejected as expected: {failure}"))),
             Ok(_) => {
-                let mut found = finding(State::Failed, "whatever answers there accepts tokens of any key".into());
+                let detail = "whatever answers there accepts tokens signed by any key".to_owned();
+                let mut found = finding(State::Failed, detail);
                 found.fix = Some("don't use this image: something in it answers in podbayd's place".into());
                 Err(found)
             }
@@ -230,7 +232,7 @@ async fn hold(stream: Box<dyn ByteStream>, time: Duration) -> Option<String> {
     };
     match tokio::time::timeout(time, connection).await {
         Err(_) => None,
-        Ok(Ok(())) => Some("the other end closed it, and didn't say why".to_owned()),
+        Ok(Ok(())) => Some("the other end closed it without giving a reason".to_owned()),
         Ok(Err(error)) => Some(whole(&error)),
     }
 }

@@ -56,7 +56,7 @@ pub trait Examined: Send + Sync {
     /// The mode's sandboxes.
     fn provider(&self) -> &dyn Provider;
 
-    /// Whether the cluster has what the mode builds on.
+    /// Whether the cluster has what the mode requires.
     fn installation(&self) -> Pending<'_, Vec<Finding>> {
         Box::pin(async { Ok(Vec::new()) })
     }
@@ -117,7 +117,7 @@ impl Doctor {
         Self::agent_sandbox_with(cluster, config, Trial::default())
     }
 
-    /// The same, and tries more.
+    /// Like [`agent_sandbox`](Self::agent_sandbox), with further trials.
     ///
     /// # Errors
     /// When the configuration can't work.
@@ -141,7 +141,7 @@ impl Doctor {
             findings.push(account);
             findings.push(self.namespace().await);
             findings.extend(self.mode.installation().await.unwrap_or_else(|error| {
-                vec![Finding::new("crds", "what the mode builds on", State::Warning, error.to_string())]
+                vec![Finding::new("crds", "what the mode requires", State::Warning, error.to_string())]
             }));
             findings.extend(rights::granted(&self.cluster, self.mode.needs(), &who).await);
             findings.push(rights::excess(&self.cluster, self.mode.needs().mode).await);
@@ -164,7 +164,7 @@ impl Doctor {
                 },
                 (depth, _) => {
                     let asked = depth == Depth::Full;
-                    let why = if asked { "skipped: fix the failures above first" } else { "not asked for" };
+                    let why = if asked { "skipped: fix the failures above first" } else { "not requested" };
                     findings.push(Finding::new("start", "starting a sandbox", State::Skipped, why));
                     findings.push(Finding::new("network", "network rules", State::Skipped, why));
                 }
@@ -178,7 +178,7 @@ impl Doctor {
         Report { usable, namespace: self.cluster.namespace.clone(), findings }
     }
 
-    /// Removes what a trial has created, also one that was cut short.
+    /// Removes what a trial has created, even one that was interrupted.
     ///
     /// # Errors
     /// When something is left.
@@ -202,7 +202,7 @@ impl Doctor {
                          version' has to answer"
                     }
                 };
-                finding(State::Failed, Error::api("tell its version")(error).to_string()).fix(fix)
+                finding(State::Failed, Error::api("report its version")(error).to_string()).fix(fix)
             }
         }
     }
@@ -259,7 +259,7 @@ impl Doctor {
         }
     }
 
-    /// Sandboxes that have ended and weren't removed, and those that would stay for ever.
+    /// Sandboxes that have ended and weren't removed, and those that would stay forever.
     async fn sandboxes(&self) -> Vec<Finding> {
         let listed = async {
             let (mut all, mut query) = (Vec::new(), Query::default());
@@ -304,7 +304,7 @@ impl Doctor {
     }
 }
 
-/// What would stay for ever, among the sandboxes that exist and those to come.
+/// What would stay forever, among the sandboxes that exist and those to come.
 fn lifetimes(all: &[Listed], unlimited: bool, reap: &str) -> Finding {
     let finding = |state, detail: String| Finding::new("lifetimes", LIFETIMES, state, detail);
     let stays = |one: &&Listed| one.expires_ms.is_none() && matches!(one.phase, Phase::Running | Phase::Pending);
@@ -335,7 +335,7 @@ fn lifetimes(all: &[Listed], unlimited: bool, reap: &str) -> Finding {
 mod tests {
     use super::*;
 
-    /// `doctor` didn't say that sandboxes without limits stay for ever.
+    /// `doctor` didn't say that sandboxes without limits stay forever.
     #[test]
     fn what_would_stay_for_ever_is_found() {
         let one = |id: &str, expires_ms, active_ms| Listed {

@@ -21,7 +21,7 @@ pub(super) async fn account(cluster: &Cluster) -> Finding {
             finding(State::Ok, user.unwrap_or_else(|| "an account without a name".into()))
         }
         // Clusters before 1.28 don't have this API.
-        Err(error) => finding(State::Skipped, Error::api("tell who this is")(error).to_string()),
+        Err(error) => finding(State::Skipped, Error::api("identify this account")(error).to_string()),
     }
 }
 
@@ -153,7 +153,7 @@ async fn may(
     let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
     let reviews: Api<SelfSubjectAccessReview> = Api::all(cluster.client.clone());
     let answer =
-        reviews.create(&PostParams::default(), &review).await.map_err(Error::api("tell what this account may do"))?;
+        reviews.create(&PostParams::default(), &review).await.map_err(Error::api("list this account's rights"))?;
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 

@@ -101,7 +101,7 @@ impl Raw {
     }
 }
 
-/// The channel to a pod's container, by exec.
+/// The channel to a pod's container, through exec.
 pub(super) fn channel(namespace: &SandboxNamespace, holder: &Holder, config: &Config) -> PodChannel {
     let container = Container {
         namespace: namespace.cluster.namespace.clone(),

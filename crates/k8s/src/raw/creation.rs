@@ -286,7 +286,7 @@ impl Raw {
         if let Some(before) = before.filter(|_| Holder::of(&newer) == Some(next)) {
             // The sandbox doesn't need it any more, so this isn't its failure; the reaper finds the pod.
             if let Err(error) = namespace.delete_pod(&before).await {
-                tracing::warn!(%error, pod = before.pod, "can't delete the pod that a sandbox had before");
+                tracing::warn!(%error, pod = before.pod, "can't delete a sandbox's previous pod");
             }
         }
         Ok(newer)

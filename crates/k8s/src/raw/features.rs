@@ -49,8 +49,8 @@ impl Features {
             false => &["create", "get", "list", "watch", "delete"],
         };
         let for_pods = match self.pool {
-            true => "A sandbox is a pod; taking one from the pool is a patch.",
-            false => "A sandbox is a pod.",
+            true => "Each sandbox is a pod; taking one from the pool patches it.",
+            false => "Each sandbox is a pod.",
         };
         let mut rights = vec![
             right("", "pods", pods, for_pods),
@@ -61,7 +61,7 @@ impl Features {
                 "coordination.k8s.io",
                 "leases",
                 &["create", "get", "list", "patch", "delete"],
-                "A Lease is the sandbox's name, owner and last use.",
+                "A Lease records the sandbox's name, owner and last use.",
             ),
         ];
         if self.network_rules {
@@ -69,7 +69,7 @@ impl Features {
                 "networking.k8s.io",
                 "networkpolicies",
                 &["create", "get", "list", "delete"],
-                "A policy is created before the first pod that it applies to, and removed after the last one.",
+                "Each policy is created before the first pod that it applies to, and removed after the last one.",
             ));
         }
         if self.namespace_per_sandbox {
@@ -85,8 +85,7 @@ impl Features {
                 "",
                 "resourcequotas",
                 &["create"],
-                "The resources that everything in such a namespace \
-                                                                  may use together.",
+                "To limit what everything in such a namespace may use together.",
             ));
         }
         rights
@@ -95,13 +94,13 @@ impl Features {
     /// The rights of the reaper. It creates nothing but a network policy that turns out to be needed after all.
     fn reaper_rights(self) -> Vec<Right> {
         let mut rights = vec![
-            right("", "pods", &["get", "list", "delete"], "Finds and deletes expired pods."),
-            right("", "pods/exec", &["create", "get"], "Asks podbayd how long a sandbox has been idle."),
+            right("", "pods", &["get", "list", "delete"], "To find and delete expired pods."),
+            right("", "pods/exec", &["create", "get"], "To ask podbayd how long a sandbox has been idle."),
             right(
                 "coordination.k8s.io",
                 "leases",
                 &["get", "list", "patch", "delete"],
-                "A Lease is the sandbox; deleting it deletes everything.",
+                "A Lease stands for the sandbox; deleting it deletes everything else.",
             ),
         ];
         if self.network_rules {
@@ -109,7 +108,7 @@ impl Features {
                 "networking.k8s.io",
                 "networkpolicies",
                 &["create", "get", "list", "delete"],
-                "Removes policies that apply to no pod, and restores one that a pod needs again meanwhile.",
+                "To remove policies that apply to no pod, and restore one that a pod needs again meanwhile.",
             ));
         }
         if self.namespace_per_sandbox {
@@ -117,7 +116,7 @@ impl Features {
                 "",
                 "namespaces",
                 &["get", "list", "delete"],
-                "Removes the namespaces of expired sandboxes.",
+                "To remove the namespaces of expired sandboxes.",
             ));
         }
         rights

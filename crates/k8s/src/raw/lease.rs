@@ -45,7 +45,7 @@ use crate::names::{CREATOR, IDLE_TTL, MANAGED_BY, Metadata, PODBAY, SANDBOX, SIL
 use crate::sandbox_object::{self, Deletion, SandboxObject, SandboxObjects};
 
 /// How often, and how long apart, something is tried that others were faster at. A Lease that never goes away (a finalizer
-/// may keep it) mustn't block a caller for ever.
+/// may keep it) mustn't block a caller forever.
 const ATTEMPTS: usize = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 

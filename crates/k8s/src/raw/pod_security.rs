@@ -1,4 +1,4 @@
-//! Judges whether a pod is protected less than Podbay's own: the *restricted* Pod Security level, and a little more.
+//! Judges whether a pod is less protected than Podbay's own: the *restricted* Pod Security level, and a little more.
 //!
 //! Every field that a pod can have is in one of the tables below, either as harmless or with a rule. A test compares the
 //! tables with the Kubernetes API that this build knows, so a field that a later version adds has to be judged before the

@@ -18,7 +18,7 @@ pub(crate) struct Fixture {
     pub(crate) namespace: Namespace,
 }
 
-/// Everything that this mode can do by exec.
+/// Everything that this mode can do through exec.
 pub(crate) const ALL: Features =
     Features { templates: true, creates_pools: true, suspends: true, without_exec: false, tunnel: None, gateway: None };
 

@@ -101,7 +101,7 @@ async fn sandboxes_are_reached_at_their_own_address_by_their_own_token() -> Resu
     ensure!(a.sandbox.download(&Download::new("large")).await?.len() == 20 << 20);
     ensure!(b.sandbox.run("ls").await?.text().is_empty());
 
-    // Others find it, by the other key and by exec; both reach the same podbayd.
+    // Others find it, with the other key and through exec; both reach the same podbayd.
     let only_second = key_file(dir.path(), "second", &[&second])?;
     let rotated = Raw::new(cluster.clone(), with(Connection::InCluster, Some(&only_second)))?.reconnect("pb-a").await?;
     let by_exec = Raw::new(cluster.clone(), with(Connection::Exec, None))?.reconnect("pb-a").await?;
@@ -153,7 +153,7 @@ async fn where_the_address_does_not_work_exec_does() -> Result<()> {
     let auto = Raw::new(cluster.clone(), with(Connection::Auto, Some(&file)))?;
     ensure!(auto.reconnect("pb-plain").await?.sandbox.run("echo by exec").await?.text() == "by exec\n");
 
-    // Something in the sandbox answers in podbayd's place: nothing, nonsense, or for ever.
+    // Something in the sandbox answers in podbayd's place: nothing, nonsense, or forever.
     for (how, answer) in [
         ("says nothing", "time.sleep(60)"),
         ("says nonsense", "c.sendall(b'SSH-2.0-x\\r\\n\\r\\n'); time.sleep(60)"),
@@ -193,7 +193,7 @@ async fn only_pods_with_the_clients_label_reach_podbayd() -> Result<()> {
     let namespace = cluster.namespace(rules()).await?;
     let dir = tempfile::tempdir()?;
     let file = key_file(dir.path(), "key", &[&keys::generate()])?;
-    // This process is outside of the pods' network, so it also shows that it goes on by exec.
+    // This process is outside of the pods' network, so it also shows that it continues through exec.
     let raw = provider(&namespace, with(Connection::Auto, Some(&file)))?;
     let begun = Instant::now();
     let made = raw.get_or_create(&wanted("pb-open")).await?;

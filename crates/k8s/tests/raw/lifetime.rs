@@ -176,7 +176,7 @@ async fn a_command_that_says_nothing_does_not_look_idle() -> Result<()> {
     Ok(())
 }
 
-/// A podbayd that hung in a container that ran kept its sandbox for ever: every run of the reaper asked it, and got no answer.
+/// A podbayd that hung in a container that ran kept its sandbox forever: every run of the reaper asked it, and got no answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sandbox_whose_podbayd_is_stuck_is_reaped_in_the_end() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };

@@ -97,7 +97,7 @@ async fn until_gone(pods: &Api<Pod>, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A creator was killed and its pod couldn't start: the thread was blocked, and its pod stayed, for ever.
+/// A creator was killed and its pod couldn't start: the thread was blocked, and its pod stayed, forever.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thread_whose_killed_creator_left_a_pod_that_cannot_start_goes_on() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
@@ -131,7 +131,7 @@ async fn a_thread_whose_killed_creator_left_a_pod_that_cannot_start_goes_on() ->
     Ok(())
 }
 
-/// The pod that a thread had before it was revived stayed for ever: its Lease was still there.
+/// The pod that a thread had before it was revived stayed forever: its Lease was still there.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_pod_before_goes_when_a_thread_is_revived() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
@@ -266,7 +266,7 @@ async fn sandboxes_that_cannot_be_reached_do_not_hold_the_reaper_up() -> Result<
     Ok(())
 }
 
-/// A mesh's sidecar keeps the pod of an ended sandbox running, so it counted as running for ever.
+/// A mesh's sidecar keeps the pod of an ended sandbox running, so it counted as running forever.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sandbox_beside_a_sidecar_ends_and_is_revived() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
@@ -394,7 +394,7 @@ async fn a_sandbox_that_is_being_created_is_not_idle() -> Result<()> {
     Ok(())
 }
 
-/// A container that doesn't run can't answer, so that the reaper kept an idle sandbox in a crash loop for ever.
+/// A container that doesn't run can't answer, so that the reaper kept an idle sandbox in a crash loop forever.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_sandbox_whose_container_does_not_run_is_reaped() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };

@@ -191,7 +191,7 @@ impl AccessControl {
         }
     }
 
-    /// Ends sessions that nobody uses, for ever.
+    /// Ends sessions that nobody uses, forever.
     pub(super) async fn sweep(&self) {
         let pause = (self.options.idle / 4).clamp(Duration::from_millis(100), Duration::from_secs(30));
         loop {

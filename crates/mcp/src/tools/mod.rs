@@ -285,7 +285,7 @@ fn plain(schema: &Value) -> Value {
     plain
 }
 
-/// Calls a tool. `None` when there is none of that name.
+/// Calls a tool. `None` if no tool has that name.
 pub(crate) async fn call(
     session: &Session,
     name: &str,

@@ -18,7 +18,7 @@ pub(super) const LONGEST: usize = 8 << 20;
 const HASH: &[u8] = b",\"hash\":\"";
 const END: &[u8] = b"\"}";
 
-/// Where a chain goes on: the last entry's number and hash.
+/// Where a chain continues: the last entry's number and hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Link {
     pub(super) seq: u64,
@@ -83,7 +83,7 @@ impl Head {
         self.seq == link.seq.saturating_add(1) && self.prev == link.hash
     }
 
-    /// Where the chain goes on.
+    /// Where the chain continues.
     pub(super) fn link(&self) -> Link {
         Link { seq: self.seq, hash: self.hash.clone() }
     }

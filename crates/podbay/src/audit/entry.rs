@@ -11,7 +11,7 @@ use super::digest::{self, Digest, Text, Total};
 /// How many bytes of ids are recorded of what a clean-up deleted: those of about 25,000 sandboxes.
 const IDS: usize = 512 << 10;
 
-/// What became of an operation.
+/// The outcome of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
@@ -24,7 +24,7 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// The word that the log has for it.
+    /// Its name in the log.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
@@ -59,7 +59,7 @@ impl AuditEntry {
         &self.details.target
     }
 
-    /// What became of the operation; none when it is about to begin.
+    /// The outcome of the operation; none when it is about to begin.
     pub fn decision(&self) -> Option<Decision> {
         self.outcome.as_ref().map(|outcome| outcome.decision)
     }
@@ -83,7 +83,7 @@ impl AuditEntry {
 /// How an operation ended.
 #[derive(Debug, Clone, Serialize)]
 pub struct Outcome {
-    /// What became of it.
+    /// Whether it was allowed, failed or was denied.
     pub decision: Decision,
     /// How long it took, in microseconds.
     pub duration_us: u64,
@@ -125,7 +125,7 @@ pub struct RecordedEffect {
 }
 
 impl RecordedEffect {
-    /// So many bytes were moved.
+    /// This many bytes were read, written or printed.
     pub fn bytes(bytes: u64) -> Self {
         Self { bytes: Some(bytes), ..Self::default() }
     }

@@ -61,7 +61,7 @@ struct Last {
 }
 
 impl AuditLog {
-    /// Opens a log to append to it; it is created when it isn't there.
+    /// Opens a log to append to it; it is created if it doesn't exist.
     ///
     /// A symbolic link is refused, and so is everything that isn't a regular file of this user. Nobody else may read or write it
     /// (mode 0600).

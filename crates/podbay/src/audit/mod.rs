@@ -24,7 +24,7 @@ pub use entry::{AuditEntry, Decision, Outcome, RecordedEffect};
 pub use log::{AuditLog, Rotation};
 pub use verify::{Fault, FaultKind, Torn, Unfinished, VerifyError, VerifyReport, verify};
 
-/// Someone who is told of every operation, before it begins and when it has ended.
+/// Is told about every operation, before it begins and when it has ended.
 pub trait Observer: Send + Sync {
     /// Takes note of an entry.
     ///
@@ -39,7 +39,7 @@ impl<F: Fn(&AuditEntry) -> io::Result<()> + Send + Sync> Observer for F {
     }
 }
 
-/// Who is told of operations, and what happens when that fails.
+/// The observer of operations, and what happens when it fails.
 #[derive(Clone, Default)]
 pub struct Audit {
     observer: Option<Arc<dyn Observer>>,
@@ -53,7 +53,7 @@ impl std::fmt::Debug for Audit {
 }
 
 impl Audit {
-    /// Tells an observer. When it fails, a warning is logged and the operation goes on.
+    /// Tells an observer. If it fails, a warning is logged and the operation continues.
     pub fn new(observer: impl Observer + 'static) -> Self {
         Self { observer: Some(Arc::new(observer)), strict: false }
     }
@@ -64,14 +64,14 @@ impl Audit {
         Self { strict: true, ..self }
     }
 
-    /// Whether anybody is told. If not, details are never computed.
+    /// Whether there is an observer. If not, details are never computed.
     pub fn is_on(&self) -> bool {
         self.observer.is_some()
     }
 
     /// Records that an operation is about to begin.
     ///
-    /// An [`PendingOperation`] that is dropped instead of [ended](Self::end) is recorded as cancelled.
+    /// A [`PendingOperation`] that is dropped instead of [ended](Self::end) is recorded as cancelled.
     ///
     /// # Errors
     /// `policy_denied` when that can't be recorded and the audit is strict: the operation must not be performed.

@@ -57,7 +57,7 @@ pub(super) fn read_found(path: &Path) -> Result<Option<String>, String> {
     regular(path)?.map(bounded).transpose()
 }
 
-/// Opens a regular file, without following links. A FIFO would block the reader for ever, and a link could show another file's
+/// Opens a regular file, without following links. A FIFO would block the reader forever, and a link could show another file's
 /// content in an error message.
 fn regular(path: &Path) -> Result<Option<File>, String> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;

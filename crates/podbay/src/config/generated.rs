@@ -192,15 +192,15 @@ export interface Setting {{
   readonly key: string;
   /** Its name in the environment. */
   readonly variable: string;
-  /** What its value is. */
+  /** The kind of its value. */
   readonly kind: string;
-  /** The words of a choice. */
+  /** The allowed values of a choice. */
   readonly choices: readonly string[];
   /** What it does. */
   readonly help: string;
-  /** The default, for people to read. */
+  /** The default, in human-readable form. */
   readonly default: string;
-  /** The modes in which it means something. */
+  /** The modes in which it applies. */
   readonly modes: readonly string[];
 }}
 

@@ -25,8 +25,8 @@ pub struct Mode {
     pub about: &'static str,
     /// The page in docs/ that lists its settings.
     pub page: Option<&'static str>,
-    /// What to do instead of using a flag that isn't for this mode: by flag, and for all other flags. Where nothing is said, the
-    /// way is to choose the flag's own mode.
+    /// What to do instead of using a flag that isn't for this mode: by flag, and for all other flags. Without an entry, the
+    /// advice is to choose the flag's own mode.
     pub instead: &'static [(&'static str, &'static str)],
     /// Makes the provider.
     pub(super) provider: for<'a> fn(&'a Config) -> Pending<'a, Arc<dyn Provider>>,

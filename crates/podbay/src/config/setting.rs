@@ -8,7 +8,7 @@ use ProjectPower::{Add, Choose, Lower};
 
 use super::mode;
 
-/// What a setting's value is.
+/// The kind of a setting's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Any text.
@@ -122,7 +122,7 @@ pub struct Flag {
 pub struct Setting {
     /// Its key in `podbay.toml`.
     pub key: &'static str,
-    /// What its value is.
+    /// The kind of its value.
     pub kind: Kind,
     /// What it does.
     pub help: &'static str,
@@ -229,7 +229,7 @@ pub static SETTINGS: &[Setting] = &[
     setting("cluster.token_file", Kind::Text, "a file with the bearer token, reread every minute").otherwise("see cluster.token"),
     setting("cluster.ca_file", Kind::Text, "a PEM file with the certificate authorities to trust for the API server").otherwise("the kubeconfig's; in a pod, the pod's; else the system's"),
     setting("cluster.command_filter", Kind::Flag, "a seccomp filter that keeps commands in pods from io_uring, vsock and new namespaces").is("true"),
-    setting("cluster.connection", Kind::Choice(&["auto", "exec", "in-cluster", "direct", "gateway", "tunnel"]), "how to reach podbayd in a pod: at the pod's address if there is a private key and the address can be reached, else by pods/exec (auto); always by pods/exec (exec); always at the pod's address (in-cluster); or, in mode agent-sandbox, through the router at a URL (direct), behind a Gateway (gateway), or by a port-forward (tunnel)").is("auto"),
+    setting("cluster.connection", Kind::Choice(&["auto", "exec", "in-cluster", "direct", "gateway", "tunnel"]), "how to reach podbayd in a pod: at the pod's address if there is a private key and the address can be reached, else through pods/exec (auto); always through pods/exec (exec); always at the pod's address (in-cluster); or, in mode agent-sandbox, through the router at a URL (direct), behind a Gateway (gateway), or through a port-forward (tunnel)").is("auto"),
     setting("cluster.private_key_file", Kind::Text, "the private key, made by 'podbay keys', that signs tokens for podbayd at the pod's address").otherwise("none: pods/exec is used"),
     setting("cluster.port", Kind::Count, "the port on which podbayd listens in pods if there is a private key").is("7777"),
     setting("raw.image", Kind::Text, "the container image; it needs a shell and head").is("python:3.12-slim").in_project(Choose).flag("image", "IMAGE"),
@@ -289,7 +289,7 @@ pub static SETTINGS: &[Setting] = &[
     setting("agent_sandbox.ttl_after_finished", TIME_LIMIT, "how long a claim stays after its pod has ended"),
     setting("agent_sandbox.startup_timeout", Kind::Time, "how long a claim may take to get ready").is("180s").flag("startup-timeout", "TIME"),
     setting("agent_sandbox.resume", Kind::Flag, "resume a suspended sandbox when somebody asks for it").is("true"),
-    setting("agent_sandbox.runtime", Kind::Choice(&["podbayd", "stock"]), "how podbayd is reached through the router: on its own port (podbayd); or, where the router reaches nothing but the port of upstream's stock runtime, by that runtime's API (stock), which is slower and has no authentication").is("podbayd"),
+    setting("agent_sandbox.runtime", Kind::Choice(&["podbayd", "stock"]), "how podbayd is reached through the router: on its own port (podbayd); or, where the router reaches nothing but the port of upstream's stock runtime, over that runtime's API (stock), which is slower and has no authentication").is("podbayd"),
     setting("agent_sandbox.runtime_port", Kind::Count, "the port of upstream's stock runtime in the pods; used to install podbayd without exec, and by runtime stock").is("8888"),
     setting("agent_sandbox.router_url", Kind::Text, "the router's URL, for connection direct"),
     setting("agent_sandbox.router_only", Kind::Flag, "never ask the Kubernetes API: attach to sandboxes that exist through the router at router_url, by the name of their Sandbox").is("false").otherwise("false; true for connection direct if there is neither a kubeconfig nor a service account"),

@@ -18,10 +18,10 @@ pub enum Matching {
 /// A rule is a command's name and more words: `rm -rf`, `git push --force`, `curl`. It denies a line in which any simple
 /// command has that name and all those words, in any order: behind pipes, in substitutions and functions, after `env` and
 /// `xargs`, in `sh -c '…'`. Short options count one by one: `rm -rf` denies `rm -r -f` and `rm -fr`. A word that is only
-/// known when it runs may be any word. A line that can't be taken apart, or in which the name of a command is only known
+/// known when it runs may be any word. A line that can't be parsed, or in which the name of a command is only known
 /// when it runs, is denied.
 ///
-/// This is a guardrail and no boundary: whoever may run any other program can do with it what these rules deny. The
+/// This is a guardrail, not a boundary: whoever may run any other program can do with it what these rules deny. The
 /// boundary is the sandbox.
 #[derive(Debug, Clone, Default)]
 pub struct CommandRules {

@@ -1,9 +1,9 @@
-//! The simple commands of a shell line, wherever they stand: in lists, pipes, groups, functions and substitutions.
+//! The simple commands of a shell line, wherever they occur: in lists, pipes, groups, functions and substitutions.
 //!
-//! This is no shell's parser but a scanner that must never overlook a command. A syntax tree has many corners in which one
+//! This isn't a shell parser but a scanner that must never overlook a command. A syntax tree has many corners in which one
 //! can hide (defaults of parameters, arithmetic, here-documents); here every substitution is followed where it is met, and
 //! every word knows which of its parts are only decided when it runs. What isn't understood is an error, and the caller
-//! denies it. brush-parser, the well-kept parser, was weighed: it brings some thirty crates and process-wide caches, and
+//! denies it. brush-parser, a well-maintained parser, was considered: it adds some thirty crates and process-wide caches, and
 //! its tree would still have to be searched corner by corner.
 
 mod word;
@@ -11,10 +11,10 @@ mod word;
 /// What stands for any text in a [`Word`]: no command line can contain it.
 pub(super) const ANY: char = '\0';
 
-/// A line longer than this isn't looked at.
+/// A line longer than this isn't parsed.
 const LONGEST: usize = 256 << 10;
 
-/// Commands nested deeper than this aren't looked at.
+/// Commands nested deeper than this aren't parsed.
 const DEEPEST: usize = 40;
 
 /// Variables whose value shells run, or read commands from.
@@ -131,7 +131,7 @@ impl Scanner {
                 self.depth -= 1;
                 return match close {
                     None if self.waiting.is_empty() => Ok(()),
-                    None => Err("a here-document has no end".to_owned()),
+                    None => Err("a here-document isn't terminated".to_owned()),
                     Some(close) => Err(format!("a '{close}' is missing")),
                 };
             };
@@ -171,7 +171,7 @@ impl Scanner {
                         self.depth -= 1;
                         return Ok(());
                     } else {
-                        return Err("a ')' stands alone".to_owned());
+                        return Err("a ')' has no matching '('".to_owned());
                     }
                 }
                 '<' | '>' if self.peek(1) != Some('(') => self.redirection(&mut current)?,
@@ -311,7 +311,7 @@ impl Scanner {
             let mut goes_on = String::new();
             loop {
                 if self.at >= self.chars.len() {
-                    return Err("a here-document has no end".to_owned());
+                    return Err("a here-document isn't terminated".to_owned());
                 }
                 let mut line = String::new();
                 while let Some(c) = self.peek(0) {

@@ -12,7 +12,7 @@ pub(crate) enum Class {
     Escape,
     /// Information from outside the sandbox, or a way to send data out.
     Leak,
-    /// The agent's own sandbox stops working or lies, or whoever waits for its answer waits for ever.
+    /// The agent's own sandbox stops working or lies, or whoever waits for its answer waits forever.
     SandboxDenial,
     /// The machine or the cluster suffers.
     HostDenial,

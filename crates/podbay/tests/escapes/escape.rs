@@ -9,23 +9,29 @@ pub(crate) const ATTACKS: &[Attack] = &[
     inside(
         "read-host-file",
         Escape,
-        "A host file that everybody may read: by its path, through links, through `/proc`",
+        "A world-readable host file, by its path, through links, through `/proc`",
         READ,
         &["read", "list"],
     ),
     inside(
         "write-host-file",
         Escape,
-        "A host file that everybody may write, changed by its path (Claude Code's CVE-2026-39861)",
+        "A world-writable host file, changed by its path (Claude Code's CVE-2026-39861)",
         WRITE,
         &["append", "chmod"],
     ),
-    inside("touch-host-file", Escape, "A host file's times set, which Landlock has no say on", TOUCH, &["now", "then"])
-        .open(&[known(
-            LANDLOCK_ROOT,
-            &["now"],
-            "for root, the times of files that everybody may write can be set to now",
-        )]),
+    inside(
+        "touch-host-file",
+        Escape,
+        "A host file's timestamps, which Landlock doesn't cover",
+        TOUCH,
+        &["now", "then"],
+    )
+    .open(&[known(
+        LANDLOCK_ROOT,
+        &["now"],
+        "for root, the timestamps of world-writable files can be set to the current time",
+    )]),
     inside(
         "host-unix-socket",
         Escape,
@@ -50,7 +56,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     inside(
         "new-namespaces",
         Escape,
-        "A user namespace in a user namespace, for capabilities to attack the kernel with",
+        "A nested user namespace, for capabilities with which to attack the kernel",
         NAMESPACES,
         &[],
     ),
@@ -61,18 +67,18 @@ pub(crate) const ATTACKS: &[Attack] = &[
         MOUNTS,
         &[],
     ),
-    inside("device-nodes", Escape, "The host's disk, through a device node made with mknod or found", DEVICES, &[]),
+    inside("device-nodes", Escape, "The host's disk, through a device node, existing or made with mknod", DEVICES, &[]),
     inside(
         "file-handles",
         Escape,
-        "A host file opened by its handle, which needs no path (Docker's «Shocker»)",
+        "A host file opened by its handle, which needs no path (the Docker escape Shocker)",
         HANDLES,
         &[],
     ),
     inside(
         "set-id-files",
         Escape,
-        "A set-id program left in a workspace that is the host's, for somebody else to run",
+        "A set-id program left in a workspace on the host, for somebody else to run",
         SET_ID,
         &["open", "chmod", "fchmod", "mknod", "temporary file", "an access list"],
     )
@@ -80,19 +86,19 @@ pub(crate) const ATTACKS: &[Attack] = &[
     inside(
         "odd-sockets",
         Escape,
-        "Sockets of families and kinds that hardly anybody uses, and whose code is seldom looked at",
+        "Socket families and types that are rarely used, and whose kernel code is rarely audited",
         ODD_SOCKETS,
         &[],
     ),
     inside(
         "kernel-doors",
         Escape,
-        "Parts of the kernel with a record of faults: bpf, perf, userfaultfd, modules, kexec",
+        "Kernel interfaces with a history of vulnerabilities: bpf, perf, userfaultfd, modules, kexec",
         DOORS,
         &[],
     ),
-    inside("io-uring", Escape, "io_uring, which goes around the system-call filter", IO_URING, &[]),
-    inside("keyrings", Escape, "Keys of the host's session, which no namespace separates", KEYRINGS, &[]),
+    inside("io-uring", Escape, "io_uring, which bypasses the system-call filter", IO_URING, &[]),
+    inside("keyrings", Escape, "Keys of the host's session keyring, which no namespace isolates", KEYRINGS, &[]),
     inside(
         "type-into-terminal",
         Escape,
@@ -110,7 +116,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     around(
         "working-directory-in-proc",
         Escape,
-        "A working directory below `/proc/self/fd` that leads out (runc's CVE-2024-21626)",
+        "A working directory below `/proc/self/fd` that leads out of the sandbox (runc's CVE-2024-21626)",
         caller::working_directory,
     ),
     inside(
@@ -120,11 +126,11 @@ pub(crate) const ATTACKS: &[Attack] = &[
         SETTINGS,
         &[],
     ),
-    inside("become-root", Escape, "Root by set-uid programs, by capabilities kept or by changing ids", ROOT, &[]),
+    inside("become-root", Escape, "Root through set-uid programs, retained capabilities or changed ids", ROOT, &[]),
     around(
         "path-out-of-the-root",
         Escape,
-        "A file operation led out of its root by links, `..` and prefixes (CVE-2025-53109, 53110)",
+        "A file operation led outside its root by links, `..` and prefixes (CVE-2025-53109, 53110)",
         caller::root_of_a_scope,
     ),
     around(

@@ -17,15 +17,15 @@ pub(crate) const ATTACKS: &[Attack] = &[
     inside(
         "pressure-files",
         HostDenial,
-        "The machine's pressure files opened for writing, each trigger being work for the kernel",
+        "The machine's pressure files (PSI) opened for writing: each trigger makes the kernel work",
         PRESSURE,
         &["cpu", "io", "memory"],
     )
     .open(&[known(POD_ROOT, PRESSURE_FILES, PRESSURE_IN_PODS), known(POD_USER, PRESSURE_FILES, PRESSURE_IN_PODS)]),
 ];
 
-const FORK_BOMB: &str = "Processes without end, against a limit of 64: never more, except in landlock mode as an ordinary user \
-                         without a control group: there 64 plus the threads that this user had when the sandbox was created";
+const FORK_BOMB: &str = "A fork bomb against a limit of 64 processes: never more, except in landlock mode as an ordinary \
+                         user without a control group: there 64 plus the threads that this user had when the sandbox was created";
 
 const PRESSURE_FILES: &[&str] = &["cpu", "io", "memory"];
 const PRESSURE_IN_PODS: &str = "a pod's `/proc` is the runtime's, and debuggers need to write there; the kernel \

@@ -7,23 +7,23 @@ pub(crate) const ATTACKS: &[Attack] = &[
     inside(
         "callers-environment",
         Leak,
-        "A token in the caller's environment, found in any process that can be looked into (Daytona's advisory of 2026-04-09)",
+        "A token in the caller's environment, found in any process that can be inspected (Daytona's advisory of 2026-04-09)",
         ENVIRONMENT,
         &["environment"],
     ),
-    inside("process-list", Leak, "Other people's command lines, which often hold passwords", PROCESSES, &["seen"])
+    inside("process-list", Leak, "Other users' command lines, which often contain passwords", PROCESSES, &["seen"])
         .open(&[known(LANDLOCK_ROOT, &["seen"], HOSTS_PROCESSES), known(LANDLOCK_USER, &["seen"], HOSTS_PROCESSES)]),
     inside(
         "network",
         Leak,
-        "Data carried out by TCP, UDP, DNS, raw and packet sockets, or to a cloud's metadata service",
+        "Data exfiltrated over TCP, UDP, DNS, raw and packet sockets, or to a cloud's metadata service",
         NETWORK,
         &["loopback"],
     ),
     inside(
         "cluster-credentials",
         Leak,
-        "A service account's token, or the API server's address and a way to it",
+        "A service account's token, or the API server's address and network access to it",
         CREDENTIALS,
         &[],
     ),
@@ -31,13 +31,13 @@ pub(crate) const ATTACKS: &[Attack] = &[
         &[known(
             POD_ROOT,
             &["/proc/vmallocinfo"],
-            "root in a pod is root to the node's `/proc`, and reads addresses in `/proc/vmallocinfo`",
+            "root in a pod is also root for the node's `/proc`, and can read addresses in `/proc/vmallocinfo`",
         )],
     ),
     inside(
         "machine-in-proc",
         Leak,
-        "What `/proc` tells of the machine beyond what programs need: keys of the user's session",
+        "What `/proc` reveals about the machine beyond what programs need: keys of the user's session",
         MACHINE,
         &[],
     )
@@ -45,7 +45,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     inside(
         "podbayds-memory",
         Leak,
-        "What podbayd knows of other operations, read from its memory or environment",
+        "What podbayd knows about other operations, read from its memory or environment",
         PODBAYD,
         &[],
     ),

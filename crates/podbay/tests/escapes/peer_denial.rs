@@ -9,7 +9,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     around(
         "kill-the-peer",
         PeerDenial,
-        "SIGKILL to every process that can be reached, beside another sandbox of the same user",
+        "SIGKILL to every reachable process, next to another sandbox of the same user",
         kill_peer,
     ),
     around(

@@ -25,7 +25,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     around(
         "stop-the-shim",
         SandboxDenial,
-        "A command stops or kills the process that watches its time-out: podbayd ends it in time and answers",
+        "A command stops or kills the process that watches its time-out: podbayd still ends it in time and answers",
         stop_the_shim,
     ),
     around(
@@ -37,32 +37,32 @@ pub(crate) const ATTACKS: &[Attack] = &[
     around(
         "podbayds-limits",
         SandboxDenial,
-        "podbayd left without descriptors or processor time, by prlimit, setpriority and the like, which ask only for its user",
+        "podbayd left without descriptors or processor time, by prlimit, setpriority and the like, which check only the user",
         limits,
     ),
     around(
         "podbayds-sockets",
         SandboxDenial,
-        "Orders given through podbayd's socket or another command's control socket, also by an orphan",
+        "Requests sent through podbayd's socket or another command's control socket, also by an orphan",
         sockets::sockets,
     ),
     around(
         "flood-podbayds-sockets",
         SandboxDenial,
-        "Hundreds of idle connections to every socket of podbayd's: the caller's requests still get through",
+        "Hundreds of idle connections to each of podbayd's sockets: the caller's requests still get through",
         sockets::flood,
     ),
     around(
         "forge-records",
         SandboxDenial,
-        "Logs and results of other commands changed, removed or put in place by a command",
+        "Logs and results of other commands changed, removed or planted by a command",
         forge,
     )
     .open(&[known(POD_ROOT, &["change", "create", "move", "remove"], ROOT_DIRECTORY)]),
     around(
         "wedge-podbayd",
         SandboxDenial,
-        "Pipes, links to /dev/zero, endless files, modes and locks in podbayd's directory: it neither waits nor dies",
+        "Pipes, links to /dev/zero, endless files, modes and locks in podbayd's directory: it neither blocks nor dies",
         wedge,
     ),
     inside(

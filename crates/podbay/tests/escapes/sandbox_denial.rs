@@ -11,7 +11,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     around(
         "kill-everything",
         SandboxDenial,
-        "SIGKILL to every process that can be reached: podbayd must stay and serve",
+        "SIGKILL to every reachable process: podbayd must survive and keep serving",
         kill_everything,
     ),
     around(
@@ -20,7 +20,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
         "The process that starts commands is killed: the next one is as confined as the first",
         zygote,
     ),
-    around("endless-output", SandboxDenial, "Output without end, to fill the caller's memory or the disk", output),
+    around("endless-output", SandboxDenial, "Endless output, to fill the caller's memory or the disk", output),
     around(
         "refuse-to-end",
         SandboxDenial,
@@ -36,7 +36,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     around(
         "hostile-names",
         SandboxDenial,
-        "File names with line breaks, escape sequences and bytes that aren't UTF-8: listings stay whole",
+        "File names with line breaks, escape sequences and bytes that aren't UTF-8: listings stay intact",
         names,
     ),
 ];

@@ -163,10 +163,10 @@ impl Command {
         }
     }
 
-    /// Ends the command after this time. Zero lets it run for ever; the default is 300 seconds.
+    /// Ends the command after this time. Zero lets it run forever; the default is 300 seconds.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        // Less than a millisecond isn't «for ever».
+        // Less than a millisecond isn't «forever».
         let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         self.timeout_ms = if timeout.is_zero() { 0 } else { ms.max(1) };
         self

@@ -13,7 +13,7 @@ use crate::{Operation, RawPath, Subject};
 pub struct Delete {
     /// The file, link or directory.
     pub path: RawPath,
-    /// How paths are understood.
+    /// How paths are interpreted.
     #[serde(default)]
     pub scope: Scope,
     /// Deletes a directory with everything in it. Otherwise a directory that isn't empty is `not_empty`.

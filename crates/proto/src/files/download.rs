@@ -11,7 +11,7 @@ use crate::{Operation, RawPath, Subject};
 pub struct Download {
     /// The file.
     pub path: RawPath,
-    /// How paths are understood.
+    /// How paths are interpreted.
     #[serde(default)]
     pub scope: Scope,
     /// The first byte to send.

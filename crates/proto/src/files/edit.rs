@@ -15,7 +15,7 @@ use crate::{Operation, RawPath, Subject};
 pub struct Edit {
     /// The file.
     pub path: RawPath,
-    /// How paths are understood.
+    /// How paths are interpreted.
     #[serde(default)]
     pub scope: Scope,
     /// How many bytes of the payload are the old text.

@@ -58,7 +58,7 @@ pub struct Entry {
     pub path: RawPath,
     /// What it is.
     pub kind: Kind,
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
     /// Last change of the contents.
     pub modified: Time,

@@ -22,7 +22,7 @@ pub struct Glob {
     /// The directory to start in. The working directory when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<RawPath>,
-    /// How paths are understood.
+    /// How paths are interpreted.
     #[serde(default)]
     pub scope: Scope,
     /// Finds directories as well as files.
@@ -86,7 +86,7 @@ impl Glob {
         self
     }
 
-    /// Returns at most so many matches.
+    /// Returns at most this many matches.
     #[must_use]
     pub fn limit(mut self, limit: u64) -> Self {
         self.limit = limit;
@@ -123,7 +123,7 @@ pub struct GlobMatch {
     /// Whether it is a link.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub is_link: bool,
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
     /// Last change of the contents.
     pub modified: Time,

@@ -18,7 +18,7 @@ pub struct Grep {
     /// A directory, or one file. The working directory when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<RawPath>,
-    /// How paths are understood.
+    /// How paths are interpreted.
     #[serde(default)]
     pub scope: Scope,
     /// Searches only files that match this pattern, as in glob.
@@ -79,7 +79,7 @@ impl Grep {
         self
     }
 
-    /// Returns at most so many matching lines.
+    /// Returns at most this many matching lines.
     #[must_use]
     pub fn max_count(mut self, count: u64) -> Self {
         self.max_count = Some(count);

@@ -12,7 +12,7 @@ pub struct Ls {
     /// The directory. The working directory when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<RawPath>,
-    /// How paths are understood.
+    /// How paths are interpreted.
     #[serde(default)]
     pub scope: Scope,
     /// The most entries to return.
@@ -30,7 +30,7 @@ impl Ls {
         Self { path: Some(path.into()), ..Self::default() }
     }
 
-    /// Returns at most so many entries.
+    /// Returns at most this many entries.
     #[must_use]
     pub fn limit(mut self, limit: u64) -> Self {
         self.limit = limit;

@@ -11,7 +11,7 @@ use crate::{Operation, RawPath, Subject};
 pub struct Mkdir {
     /// The directory.
     pub path: RawPath,
-    /// How paths are understood.
+    /// How paths are interpreted.
     #[serde(default)]
     pub scope: Scope,
     /// Creates missing parent directories.
@@ -20,7 +20,7 @@ pub struct Mkdir {
     /// Succeeds when the directory exists.
     #[serde(default = "super::yes")]
     pub exist_ok: bool,
-    /// Permission bits of a new directory. 0777 less the umask when absent.
+    /// Permission bits of a new directory. 0777 minus the umask when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<u32>,
 }

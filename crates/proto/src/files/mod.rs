@@ -1,7 +1,7 @@
-//! Operations on files. One module per operation; what they share stands in [`scope`] and [`entry`].
+//! Operations on files. One module per operation; what they share is in [`scope`] and [`entry`].
 //!
-//! Contents never stand in these types: they travel as the message's payload. Every request has a [`Scope`], which says
-//! how its paths are to be understood and what it may touch.
+//! Contents are never part of these types: they travel as the message's payload. Every request has a [`Scope`], which says
+//! how its paths are to be interpreted and what it may touch.
 
 use crate::RawPath;
 
@@ -72,7 +72,7 @@ macro_rules! requests {
         pub use $module::*;
 
         impl $request {
-            /// Understands paths in this way, and touches nothing outside.
+            /// Interprets paths within this scope, and touches nothing outside it.
             #[must_use]
             pub fn within(mut self, scope: Scope) -> Self {
                 self.scope = scope;

@@ -16,7 +16,7 @@ pub struct Move {
     pub from: RawPath,
     /// Its new path.
     pub to: RawPath,
-    /// How paths are understood.
+    /// How paths are interpreted.
     #[serde(default)]
     pub scope: Scope,
     /// Replaces a file, a link or an empty directory at `to`. Otherwise that is `already_exists`.

@@ -16,7 +16,7 @@ use crate::{Operation, RawPath, Subject};
 pub struct Read {
     /// The file.
     pub path: RawPath,
-    /// How paths are understood.
+    /// How paths are interpreted.
     #[serde(default)]
     pub scope: Scope,
     /// How many lines to skip. A negative number skips none.
@@ -155,7 +155,7 @@ pub struct LineWindow {
 pub struct ByteWindow {
     /// The first byte.
     pub start: u64,
-    /// How many.
+    /// The number of bytes.
     pub length: u64,
 }
 

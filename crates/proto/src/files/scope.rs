@@ -1,10 +1,10 @@
-//! How a request's paths are understood, and what they may reach.
+//! How a request's paths are interpreted, and what they may reach.
 
 use serde::{Deserialize, Serialize};
 
 use crate::RawPath;
 
-/// How a request's paths are understood, and what they may reach. The default is the whole file system of the sandbox.
+/// How a request's paths are interpreted, and what they may reach. The default is the whole file system of the sandbox.
 ///
 /// The kernel enforces the confinement (`root`): everything is opened beneath the root's descriptor. The prefix rules are
 /// guardrails in front of it. They are checked against the directory that was actually opened, so neither `..` nor a

@@ -11,7 +11,7 @@ use crate::{Operation, RawPath, Subject};
 pub struct Stat {
     /// The path.
     pub path: RawPath,
-    /// How paths are understood.
+    /// How paths are interpreted.
     #[serde(default)]
     pub scope: Scope,
     /// Describes the target of a link, not the link.

@@ -12,7 +12,7 @@ pub struct Tree {
     /// The directory. The working directory when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<RawPath>,
-    /// How paths are understood.
+    /// How paths are interpreted.
     #[serde(default)]
     pub scope: Scope,
     /// Lists only what sorts after this relative path. To continue a result that was cut, pass its last path.
@@ -43,14 +43,14 @@ impl Tree {
         Self { path: Some(path.into()), ..Self::default() }
     }
 
-    /// Descends at most so many levels; 1 lists only the directory's children.
+    /// Descends at most this many levels; 1 lists only the directory's children.
     #[must_use]
     pub fn max_depth(mut self, levels: u32) -> Self {
         self.max_depth = Some(levels);
         self
     }
 
-    /// Returns at most so many entries.
+    /// Returns at most this many entries.
     #[must_use]
     pub fn limit(mut self, limit: u64) -> Self {
         self.limit = limit;
@@ -98,7 +98,7 @@ pub struct TreeEntry {
     pub path: RawPath,
     /// What it is.
     pub kind: Kind,
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
     /// Permission bits.
     pub mode: u32,

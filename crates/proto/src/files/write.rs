@@ -16,7 +16,7 @@ use crate::{Operation, RawPath, Subject};
 pub struct Write {
     /// The file.
     pub path: RawPath,
-    /// How paths are understood.
+    /// How paths are interpreted.
     #[serde(default)]
     pub scope: Scope,
     /// The length of the payload, if it is known. A payload of another length is refused and changes nothing.
@@ -28,7 +28,7 @@ pub struct Write {
     /// Creates missing parent directories.
     #[serde(default = "super::yes")]
     pub parents: bool,
-    /// Permission bits. When absent: those of the file that is replaced, or 0666 less the umask.
+    /// Permission bits. When absent: those of the file that is replaced, or 0666 minus the umask.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<u32>,
     /// Takes the content from a command's output, which then needn't leave the sandbox. The payload is what stands in the place

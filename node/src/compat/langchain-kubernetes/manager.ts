@@ -8,7 +8,7 @@ import { type KubernetesProviderConfig, labelsOf, resolveConfig } from "./config
 import { SandboxNotFoundError, translated } from "./errors.js";
 import { type CleanupResult, KubernetesProvider, type KubernetesSandbox, THREAD_SCOPED } from "./provider.js";
 
-/** What new sandboxes of a manager are like. */
+/** Options for a manager's new sandboxes. */
 export interface KubernetesSandboxManagerOptions {
   /** How many seconds a sandbox may live. */
   ttlSeconds?: number | undefined;

@@ -179,7 +179,7 @@ export class KubernetesProvider {
     return page.cursor === undefined ? { sandboxes } : { sandboxes, cursor: page.cursor };
   }
 
-  /** Deletes a sandbox and everything that belongs to it. It is no error if it no longer exists. */
+  /** Deletes a sandbox and everything that belongs to it. It isn't an error if it no longer exists. */
   async delete(sandboxId: string): Promise<void> {
     await this.#call(() => this.core.delete(sandboxId));
   }

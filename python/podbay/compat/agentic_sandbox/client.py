@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class SandboxClient:
     """Creates a sandbox at the beginning of a `with` block and deletes it at the end.
 
-    `gateway_name` and `api_url` lead through agent-sandbox's router, which needs a private key (docs/router.md);
+    `gateway_name` and `api_url` go through agent-sandbox's router, which needs a private key (docs/router.md);
     without them, the connection goes through the Kubernetes API. `server_port` is the port of the stock runtime
     (docs/runtime.md). `settings` are Podbay's, and `connection_mode`.
     """

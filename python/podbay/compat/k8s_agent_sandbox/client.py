@@ -122,7 +122,7 @@ class SandboxClient:
                     return found
 
     def delete_sandbox(self, claim_name: str, namespace: str = "default") -> None:
-        """Deletes the sandbox of a claim. It is no error if it no longer exists."""
+        """Deletes the sandbox of a claim. It isn't an error if it no longer exists."""
         known = self._active.pop((namespace, claim_id(claim_name)), None)
         self._unnamed.discard((namespace, claim_id(claim_name)))
         if known is not None:

@@ -65,7 +65,7 @@ class SandboxGatewayConnectionConfig:
 
 @dataclass
 class SandboxLocalTunnelConnectionConfig:
-    """Through the Kubernetes API: by pods/exec, unless Podbay's setting `cluster.connection` is `tunnel`."""
+    """Through the Kubernetes API (pods/exec), unless Podbay's setting `cluster.connection` is `tunnel`."""
 
     port_forward_ready_timeout: int = 30
     server_port: int = 8888

@@ -68,7 +68,7 @@ class Sandbox:
         self.native.disconnect()
 
     def terminate(self) -> None:
-        """Deletes the sandbox. It is no error if it no longer exists."""
+        """Deletes the sandbox. It isn't an error if it no longer exists."""
         self.close_connection()
         if self.claim_name is not None:
             with translated():

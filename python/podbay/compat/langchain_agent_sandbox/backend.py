@@ -97,7 +97,7 @@ class AgentSandboxBackend(PodbaySandbox):
         """Returns a backend whose sandbox is created on first use, or at the beginning of a `with` block.
 
         The first argument can also be a client of k8s-agent-sandbox, with `template_name` or `warmpool_name` after it.
-        `gateway_name` and `api_url` lead through agent-sandbox's router, which needs a private key (docs/router.md).
+        `gateway_name` and `api_url` go through agent-sandbox's router, which needs a private key (docs/router.md).
         Further arguments: `warmpool_name`, `labels`, `shutdown_after_seconds`, `session_id`, `allow_absolute_paths`,
         `default_timeout_seconds`, `connection_mode`. Parameters that aren't set come from `LANGCHAIN_SANDBOX_TEMPLATE`,
         `LANGCHAIN_NAMESPACE`, `LANGCHAIN_API_URL`, `LANGCHAIN_SERVER_PORT` and `LANGCHAIN_ROOT_DIR`.

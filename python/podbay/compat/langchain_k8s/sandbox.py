@@ -55,11 +55,11 @@ class KubernetesSandbox(VirtualPaths, LoggedSandbox):
     `template_name` or `warmpool_name` to have one created on first use, and deleted by `stop()` or at the end of a
     `with` block. Pass `claim_name` to use one that exists.
 
-    The parameters are those of langchain-k8s 0.4 to 0.7. `api_url` and `gateway_name` lead through agent-sandbox's
+    The parameters are those of langchain-k8s 0.4 to 0.7. `api_url` and `gateway_name` go through agent-sandbox's
     router, which needs a private key (docs/router.md); without them, the connection goes through the Kubernetes API,
     unless Podbay's setting `cluster.connection` says otherwise. `connection_mode` wins over all of these: `exec`,
     `tunnel`, `gateway`, `direct` or `in-cluster`. `server_port` is the port of the stock runtime (docs/runtime.md);
-    a handle brings its own.
+    a handle has its own.
     """
 
     _operation_log = _log

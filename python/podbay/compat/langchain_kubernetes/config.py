@@ -15,7 +15,7 @@ class KubernetesProviderConfig:
     `mode` is `raw` (pods in any cluster), `agent-sandbox` (which needs a `template_name`) or `local` (this machine),
     which langchain-kubernetes doesn't have. `local` ignores the fields that describe the pod.
 
-    In mode `agent-sandbox`, the `connection_mode`s `gateway` and `direct` lead through agent-sandbox's router, which
+    In mode `agent-sandbox`, the `connection_mode`s `gateway` and `direct` go through agent-sandbox's router, which
     needs a private key (docs/router.md). `tunnel`, the default, is what Podbay's setting `cluster.connection` says: the
     Kubernetes API unless that is set. `exec` is always that. `server_port` is the port of the stock runtime
     (docs/runtime.md).

@@ -122,7 +122,7 @@ class KubernetesProvider(SandboxProvider):
             return self._listed(await self.core.alist(**_query(cursor, labels, status)))
 
     def delete(self, *, sandbox_id: str, **kwargs: Any) -> None:  # noqa: ARG002
-        """Deletes a sandbox and everything that belongs to it. It is no error if it no longer exists."""
+        """Deletes a sandbox and everything that belongs to it. It isn't an error if it no longer exists."""
         with translated():
             self.core.delete(sandbox_id)
         logger.info("Deleted sandbox %s", sandbox_id)

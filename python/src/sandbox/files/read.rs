@@ -61,7 +61,7 @@ result_class! {
         },
         /// Whether the file is empty.
         empty: bool = page.0.empty,
-        /// Whether the request asked for no lines.
+        /// Whether no lines were requested.
         no_lines_requested: bool = page.0.no_lines_requested,
         /// Whether the file counts as binary because of its extension alone.
         binary_by_extension: bool = page.0.binary_by_extension,

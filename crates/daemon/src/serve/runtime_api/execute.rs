@@ -80,7 +80,7 @@ fn is_json(content_type: &[u8]) -> bool {
 
 /// A time limit in seconds, if it is one.
 pub(super) fn timeout(seconds: f64) -> Option<Duration> {
-    // More than that is for ever.
+    // More than that is forever.
     let seconds = Some(seconds).filter(|seconds| seconds.is_finite())?.min(1e9);
     Duration::try_from_secs_f64(seconds).ok().filter(|timeout| !timeout.is_zero())
 }

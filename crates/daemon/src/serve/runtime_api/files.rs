@@ -133,7 +133,7 @@ async fn begin(api: &Arc<RuntimeApi>, filename: Vec<u8>) -> Result<PendingWrite,
     let begun = blocking(move || {
         let Place { scope, path } = api.base.place(&filename).map_err(|why| match why {
             NoPlace::Denied => Box::new(denied()),
-            NoPlace::Missing => Box::new(server_error("File upload failed: there can be no such file")),
+            NoPlace::Missing => Box::new(server_error("File upload failed: the file can't have that name")),
         })?;
         let write = Write { scope, ..Write::new(path) };
         api.daemon.files.start_write(&write).map_err(|error| upload_failed(&error).into())
@@ -215,7 +215,7 @@ struct Listed {
 /// Lists a directory.
 pub(super) async fn list(api: Arc<RuntimeApi>, path: Vec<u8>) -> Answer {
     // Long lists take memory until they are sent.
-    let Ok(room) = api.lists.clone().acquire_owned().await else { return server_error("podbayd is ending") };
+    let Ok(room) = api.lists.clone().acquire_owned().await else { return server_error("podbayd is shutting down") };
     let listed = on_thread(move || {
         let place = match api.base.place(&path) {
             Ok(place) => place,

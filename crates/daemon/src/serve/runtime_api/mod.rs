@@ -107,7 +107,7 @@ struct RuntimeApi {
 /// Begins to serve the API.
 ///
 /// # Errors
-/// When an address can't be had that is required.
+/// When a required address can't be bound.
 pub(super) async fn listen(
     daemon: &Arc<Daemon>,
     state: &Path,

@@ -28,7 +28,7 @@ impl TokenCheck {
         let keys = self.keys.read();
         // Once: strangers decide how often this is tried.
         if let (Err(error), false) = (&keys, self.failed.swap(keys.is_err(), Ordering::Relaxed)) {
-            log_error(format!("no token can be checked: {error}"));
+            log_error(format!("can't check tokens: {error}"));
         }
         let keys = keys.unwrap_or_default();
         token::verify(shown, &keys, &self.identity, now())

@@ -53,7 +53,7 @@ const LARGEST_HEAD: usize = 8 << 10;
 /// Begins to listen.
 ///
 /// # Errors
-/// When an address can't be had that is required.
+/// When a required address can't be bound.
 pub(super) async fn listen(daemon: &Arc<Daemon>, listening: Listening) -> io::Result<()> {
     let Listening { addresses, required, keys, identity, allow_local } = listening;
     let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
@@ -204,7 +204,7 @@ fn admit(check: &Arc<TokenCheck>, head: &str) -> Result<Admitted> {
         Some(name) if name.eq_ignore_ascii_case("websocket") => {
             Some(key.ok_or_else(|| bad("a WebSocket needs a key"))?.to_owned())
         }
-        _ => return Err(bad("this podbayd can't be upgraded to that")),
+        _ => return Err(bad("this podbayd doesn't support that upgrade")),
     };
     let authorization = Authorization { check: check.clone(), last: Mutex::new((shown.to_owned(), claims)) };
     Ok(Admitted { authorization, websocket })

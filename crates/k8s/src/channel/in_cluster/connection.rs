@@ -12,23 +12,23 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Connection {
-    /// At the pod's address if a private key is configured and the address can be reached, else by exec.
+    /// At the pod's address if a private key is configured and the address can be reached, else through exec.
     #[default]
     Auto,
-    /// By pods/exec.
+    /// Through pods/exec.
     Exec,
-    /// At the pod's address. Only what starts podbayd goes by exec.
+    /// At the pod's address. Only what starts podbayd goes through exec.
     InCluster,
     /// Through the router at a URL; agent-sandbox mode only.
     Direct,
     /// Through the router behind a Gateway; agent-sandbox mode only.
     Gateway,
-    /// Through the router, by a port-forward of the API server; agent-sandbox mode only.
+    /// Through the router, with a port-forward by the API server; agent-sandbox mode only.
     Tunnel,
 }
 
 impl Connection {
-    /// Whether it leads through upstream's router.
+    /// Whether it goes through upstream's router.
     pub fn is_through_router(self) -> bool {
         self.router().is_some()
     }

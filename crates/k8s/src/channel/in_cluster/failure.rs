@@ -1,4 +1,4 @@
-//! What can be wrong at a pod's address, or on the way there.
+//! What can go wrong at a pod's address, or on the way to it.
 
 /// Why podbayd can't be used at a pod's address.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +17,7 @@ pub(crate) enum AddressFailure {
     /// podbayd doesn't accept this client's tokens.
     #[error("podbayd on {0} refuses this client: {1}")]
     Refused(String, String),
-    /// Somebody else is there.
+    /// Something else answers there.
     #[error("{0} can't be used: {1}")]
     NotPodbayd(String, String),
     /// The router can't be reached, or doesn't lead there.
@@ -26,7 +26,7 @@ pub(crate) enum AddressFailure {
     /// The router doesn't answer, or gets no answer itself.
     #[error("{0} can't be used: no answer in {1} s")]
     Silent(String, u64),
-    /// The router says no, and not why.
+    /// The router refuses, without a reason.
     #[error(
         "{0} can't be used: the router refused the connection (403{1}). Check agent_sandbox.router_token_file or \
          agent_sandbox.router_scoped_key_file; the Python router also returns 403 when the pod refuses the connection \

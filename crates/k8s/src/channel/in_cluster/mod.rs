@@ -1,7 +1,7 @@
 //! The pod's own address: TCP to the podbayd in a pod, without the API server in between.
 //!
 //! podbayd listens there only if it has a public key, and serves only whoever shows a token for its very container. The exec
-//! that starts podbayd brings both key and identity, so any image will do: the first contact to a pod goes by exec, all
+//! that starts podbayd brings both key and identity, so any image will do: the first contact to a pod goes through exec, all
 //! others by its address. The connection isn't encrypted.
 
 mod connection;
@@ -38,7 +38,7 @@ use crate::error::Result;
 /// How long a pod's address may take to accept a connection, and podbayd there to check the token.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// How long a client goes by exec after an address didn't answer, before it tries it again.
+/// How long a client goes through exec after an address didn't answer, before it tries it again.
 const BLOCKED: Duration = Duration::from_secs(300);
 
 /// How many pods' addresses have to be silent before it is the network's fault.
@@ -74,7 +74,7 @@ impl Network {
 }
 
 impl PodAddresses {
-    /// Reads the private key. Nothing if pods are reached by exec.
+    /// Reads the private key. Nothing if pods are reached through exec.
     ///
     /// # Errors
     /// When the key can't be read.
@@ -160,7 +160,7 @@ impl PodAddresses {
         }
     }
 
-    /// Connects by a tunnel to the router, where that is worth trying.
+    /// Connects through a tunnel to the router, where that is worth trying.
     pub(crate) async fn connect_by_tunnel(
         &self,
         container: &Container,

@@ -37,7 +37,7 @@ impl PodAddresses {
         // Keys are rotated while clients run.
         match read_keys(&self.key_file) {
             Ok(read) => *keys = read,
-            Err(error) => tracing::warn!(%error, "using the private key that was read before"),
+            Err(error) => tracing::warn!(%error, "can't reread the private key; still using the previous one"),
         }
         keys.first().map(|key| key.sign(claims)).unwrap_or_default()
     }

@@ -1,7 +1,7 @@
 //! The connections that a router carries for this client.
 //!
 //! The Python router admits 64 for each client, and refuses others without saying why. Then the one that nobody has used for the
-//! longest time makes room: its sandbox connects again when it is used, and commands go on meanwhile.
+//! longest time makes room: its sandbox reconnects when it is used, and commands keep running meanwhile.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

@@ -1,7 +1,7 @@
 //! Upstream's router, for clients that can't reach pods themselves: one WebSocket carries the same bytes as a connection to the
 //! pod's own address.
 //!
-//! The router ends every other request after three minutes, so there is no second protocol: where something on the way refuses
+//! The router ends every other request after three minutes, so there is no second protocol: where something in between refuses
 //! WebSockets, an error says so.
 
 mod connections;

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use bytes::Bytes;
 use serde::Deserialize;
 
-/// What a command printed, by the stock runtime's `/execute`.
+/// What a command printed, as the stock runtime's `/execute` returns it.
 #[derive(Debug, Deserialize)]
 pub(super) struct Executed {
     pub(super) stdout: String,
@@ -16,7 +16,7 @@ pub(super) struct Executed {
 /// Why a request to the runtime has no result.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ApiFailure {
-    /// There was no answer, or one of the router: it may have been served or not, and may be sent again.
+    /// There was no answer, or one of the router: it may or may not have been served, and may be sent again.
     #[error("{0}")]
     Unavailable(String),
     /// Sending it again doesn't help.

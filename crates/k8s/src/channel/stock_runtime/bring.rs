@@ -1,4 +1,4 @@
-//! Brings podbayd into a pod without exec, by the API of the runtime that runs there, and starts it.
+//! Installs podbayd in a pod without exec, through the API of the runtime that runs there, and starts it.
 
 use bytes::Bytes;
 
@@ -58,7 +58,7 @@ pub(crate) async fn bring(api: &RoutedApi, launch: &LaunchOptions) -> Result<Bro
     Ok(Brought::Running)
 }
 
-/// Starts podbayd if it isn't running, and brings it there if it has to. Returns what it printed after its greeting.
+/// Starts podbayd if it isn't running, and installs it first if necessary. Returns what it printed after its greeting.
 pub(super) async fn start(api: &impl RuntimeApi, launch: &LaunchOptions) -> Result<String, StartFailure> {
     let found = run(api, launch, None).await?;
     let Some(arch) = bootstrap::needs(&found.stdout) else { return greeted(&found).await };

@@ -1,4 +1,4 @@
-//! What `podbay describe` says of a sandbox that is reached by the stock runtime's API.
+//! What `podbay describe` says of a sandbox that is reached over the stock runtime's API.
 
 use podbay_client::Sandbox;
 use podbay_client::description::Description;

@@ -86,7 +86,7 @@ impl<A: RuntimeApi> Exchange<A> {
         tokio::spawn(async move {
             if let Err(why) = self.carry(far).await {
                 // Whoever uses it finds out that it has ended, and opens another one.
-                tracing::debug!(why, "a stream by the stock runtime's API ended");
+                tracing::debug!(why, "a stream over the stock runtime's API ended");
             }
         });
         near
@@ -122,7 +122,7 @@ impl<A: RuntimeApi> Exchange<A> {
                 Some(reply) = under_way.next() => {
                     let Reply { request, status, received, offset, data } = reply?;
                     match status {
-                        ExchangeStatus::Gone => return Err("podbayd doesn't know it any more".into()),
+                        ExchangeStatus::Gone => return Err("podbayd no longer knows the stream".into()),
                         ExchangeStatus::Ended => ended = true,
                         ExchangeStatus::Open | ExchangeStatus::Busy => {}
                     }
@@ -160,7 +160,7 @@ impl<A: RuntimeApi> Exchange<A> {
         let piece = outgoing.next();
         let request = Request { number, piece, acknowledged: 0, most: 0, wait: Duration::ZERO, close: true };
         if !matches!(timeout(FAREWELL, self.ask_once(&request)).await, Ok(Ok(_))) {
-            tracing::debug!("podbayd wasn't told that a stream has ended");
+            tracing::debug!("can't tell podbayd that a stream has ended");
         }
     }
 
@@ -171,7 +171,7 @@ impl<A: RuntimeApi> Exchange<A> {
             match self.ask_once(&request).await {
                 Ok(answer) => break answer,
                 Err(ApiFailure::Unavailable(why)) if begun.elapsed() < GIVE_UP => {
-                    tracing::debug!(why, "sending a piece of a stream again");
+                    tracing::debug!(why, "resending a piece of a stream");
                     sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }

@@ -1,7 +1,7 @@
-//! podbayd by the API of upstream's stock runtime, through the router: for networks that let the router reach that runtime's port and
-//! nothing else.
+//! podbayd over the API of upstream's stock runtime, through the router: for networks in which the router can reach only that
+//! runtime's port.
 //!
-//! That API uploads files and runs single commands. [`bring`] uses it to bring podbayd into the pod, and [`exchange`] to carry
+//! That API uploads files and runs single commands. [`bring`] uses it to install podbayd in the pod, and [`exchange`] to carry
 //! podbayd's byte stream, a piece with each command. Everything above the stream is as on every other channel.
 //!
 //! The API has no authentication: nothing proves that the sandbox's own pod answers.
@@ -35,7 +35,7 @@ use crate::error::{Error, Result};
 /// The port of upstream's Python runtime, which upstream's SDKs and routers expect.
 pub(crate) const RUNTIME_PORT: u16 = 8888;
 
-/// Reaches the podbayd in a pod by the stock runtime's API, and puts it there if it isn't.
+/// Reaches the podbayd in a pod over the stock runtime's API, and puts it there if it isn't.
 #[derive(Debug, Clone)]
 pub(crate) struct StockChannel(DialedChannel<StockDial>);
 
@@ -46,7 +46,7 @@ struct StockDial {
 }
 
 impl StockChannel {
-    /// The channel to the container that `exec` leads to; nothing goes by exec.
+    /// The channel to the container that `exec` leads to; nothing goes through exec.
     pub(crate) fn new(router: &Arc<Router>, exec: ExecChannel) -> Self {
         let launch = exec.launch().clone();
         let api = Arc::new(RoutedApi::new(router.clone(), exec));

@@ -57,7 +57,7 @@ impl std::fmt::Debug for RoutedApi {
 }
 
 impl RoutedApi {
-    /// The runtime in the pod that `exec` leads to; nothing goes by exec.
+    /// The runtime in the pod that `exec` leads to; nothing goes through exec.
     pub(crate) fn new(router: Arc<Router>, exec: ExecChannel) -> Self {
         Self { router, exec, idle: Mutex::default() }
     }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::channel::in_cluster::Connection;
 
 /// The seconds of a day: how long a sandbox on a cluster may be idle by default. Otherwise a forgotten one would stay, and
-/// cost money, for ever.
+/// cost money, forever.
 pub const DAY: u64 = 24 * 3600;
 
 /// The configuration of raw mode. Unset fields have the values of [`Config::default`].
@@ -117,7 +117,7 @@ pub struct Config {
     pub wait_for_node: bool,
     /// How many seconds a sandbox may live.
     pub ttl: Option<u64>,
-    /// How many seconds it may be idle: a day by default, for ever if none.
+    /// How many seconds it may be idle: a day by default, forever if none.
     pub idle_ttl: Option<u64>,
     /// Gives every sandbox a namespace of its own, which is deleted with it.
     pub namespace_per_sandbox: bool,

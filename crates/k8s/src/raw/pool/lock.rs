@@ -78,7 +78,7 @@ impl Shared {
             if theirs == Some(&self.template) {
                 seen.adopted = true;
             } else if seen.adopted && !insist {
-                // Otherwise two kinds of clients would replace each other's pods for ever. The later one is the newer release.
+                // Otherwise two kinds of clients would replace each other's pods forever. The later one is the newer release.
                 return Ok(LockAttempt::Superseded);
             }
             if self.is_held(&found, &mut seen) {

@@ -32,7 +32,7 @@ const OPENING: Duration = Duration::from_secs(20);
 /// command.
 const QUIET: Duration = Duration::from_millis(150);
 
-/// Maintains a pool for ever.
+/// Maintains a pool forever.
 pub(super) async fn maintain(shared: Arc<Shared>) {
     let say_alive = async {
         loop {
@@ -141,7 +141,7 @@ impl Maintainer {
         }
     }
 
-    /// Does nothing for a moment. Not for ever, however many pods are claimed.
+    /// Does nothing for a moment. Not forever, however many pods are claimed.
     fn hush(&mut self) {
         self.quiet.get_or_insert(Instant::now() + QUIET);
     }

@@ -51,7 +51,7 @@ async fn a_command_in_a_container_that_is_killed_is_lost_and_the_workspace_stays
     nothing_is_left(&cluster, &namespace).await
 }
 
-/// A change that was under way may have happened or not: it isn't done again, and the caller is told.
+/// A change that was under way may or may not have happened: it isn't done again, and the caller is told.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_under_way_when_the_container_is_killed_is_not_repeated() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-/// How long a writer waits for the others. They hold the lock for microseconds; one that was stopped holds it for ever.
+/// How long a writer waits for the others. They hold the lock for microseconds; one that was stopped holds it forever.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Opens the file to append to it; creates it when it isn't there.

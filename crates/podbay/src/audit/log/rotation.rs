@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub struct Rotation {
     /// The most bytes of one file; no bound when there is none. An entry that is larger has a file for itself.
     pub max_bytes: Option<u64>,
-    /// How many full files are kept, at least one because the chain goes on from it; all when there is none.
+    /// How many full files are kept, at least one because the chain continues from it; all when there is none.
     pub keep: Option<u64>,
 }
 

@@ -62,7 +62,7 @@ impl Tail {
         Ok(tail)
     }
 
-    /// Where the chain goes on.
+    /// Where the chain continues.
     pub(super) fn link(&self) -> Link {
         self.last.as_ref().map_or_else(Link::genesis, |last| last.link.clone())
     }

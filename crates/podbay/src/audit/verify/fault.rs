@@ -25,7 +25,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// In one word.
+    /// Its name, as in the report: `changed`, `removed`, …
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Changed => "changed",
@@ -48,7 +48,7 @@ pub struct Fault {
     pub line: u64,
     /// The number of the entry that was changed, is missing first, was inserted or is out of place; none for a line without one.
     pub seq: Option<u64>,
-    /// For people.
+    /// What is wrong, in a sentence for people.
     pub message: String,
 }
 

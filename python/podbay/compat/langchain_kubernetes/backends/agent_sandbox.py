@@ -60,7 +60,7 @@ class AgentSandboxBackend(RawK8sBackend):
         return super().download_files(paths)
 
     def cleanup(self) -> None:
-        """Deletes the sandbox through its handle. It is no error if it no longer exists."""
+        """Deletes the sandbox through its handle. It isn't an error if it no longer exists."""
         self._client.terminate()
 
     def _used(self) -> None:

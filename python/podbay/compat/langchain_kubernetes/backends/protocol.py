@@ -34,5 +34,5 @@ class KubernetesBackendProtocol(Protocol):
         ...
 
     def cleanup(self) -> None:
-        """Deletes the sandbox. It is no error if it no longer exists."""
+        """Deletes the sandbox. It isn't an error if it no longer exists."""
         ...

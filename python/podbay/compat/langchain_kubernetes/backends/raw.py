@@ -65,7 +65,7 @@ class RawK8sBackend:
         return self.native.download_files(paths)
 
     def cleanup(self) -> None:
-        """Deletes the sandbox and everything that belongs to it. It is no error if it no longer exists."""
+        """Deletes the sandbox and everything that belongs to it. It isn't an error if it no longer exists."""
         _log.logger.info("Cleaning up raw sandbox %s", self.id)
         with translated():
             self._sandbox.destroy()
