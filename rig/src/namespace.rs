@@ -82,16 +82,17 @@ impl TestCluster {
     }
 }
 
-/// The first pods are refused until a controller made this account.
+/// The first pods are refused until a controller made this account. After an outage of the API server, controllers wait for up to a
+/// minute before they try it again.
 async fn wait_for_default_account(accounts: &Api<ServiceAccount>) -> Result<()> {
-    let only = WatchParams::default().fields("metadata.name=default").timeout(30);
+    let only = WatchParams::default().fields("metadata.name=default").timeout(120);
     let mut events = Box::pin(accounts.watch(&only, "0").await?);
     while let Some(event) = events.try_next().await? {
         if matches!(event, WatchEvent::Added(_) | WatchEvent::Modified(_)) {
             return Ok(());
         }
     }
-    anyhow::bail!("the namespace got no default service account within 30 s: is kube-controller-manager up?")
+    anyhow::bail!("the namespace got no default service account within 120 s: is kube-controller-manager up?")
 }
 
 impl Namespace {

@@ -17,14 +17,21 @@ sandbox = client.create_sandbox(pool, namespace)
 commands, files = sandbox.commands, sandbox.files
 results = {}
 
+ATTEMPTS = 3
+"""The tunnel, a kubectl, sometimes loses a connection on a busy machine, which says nothing about the runtime."""
+
 
 def note(what, call, *arguments, **options):
     """Keeps a result, or how it failed: by which exception and which status."""
-    try:
-        results[what] = plain(call(*arguments, **options))
-    except Exception as error:
-        cause = error.response.json() if getattr(error, "response", None) is not None else str(error)
-        results[what] = {"error": type(error).__name__, "status": getattr(error, "status_code", None), "body": cause}
+    for _ in range(ATTEMPTS):
+        try:
+            results[what] = plain(call(*arguments, **options))
+        except Exception as error:
+            cause = error.response.json() if getattr(error, "response", None) is not None else str(error)
+            results[what] = {"error": type(error).__name__, "status": getattr(error, "status_code", None), "body": cause}
+            if str(cause).startswith("Failed to communicate"):
+                continue
+        return
 
 
 def plain(value):
