@@ -14,7 +14,7 @@ use kube::Api;
 use podbay::Podbay;
 use podbay::k8s::Cluster;
 use podbay::k8s::agent_sandbox::{AgentSandbox, Config, Features};
-use podbay::k8s::channel::in_cluster::Connection;
+use podbay::k8s::channel::Connection;
 use podbay::k8s::doctor::{Depth, Doctor, Report, State, Trial};
 use podbay::k8s::install::{Install, Template};
 use podbay::k8s::keys::PrivateKey;

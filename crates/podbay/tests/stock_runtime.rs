@@ -12,7 +12,7 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams};
 use podbay::files::{Download, Ls, Read, Write};
 use podbay::k8s::agent_sandbox::{AgentSandbox, Config, Features, Runtime};
-use podbay::k8s::channel::in_cluster::Connection;
+use podbay::k8s::channel::Connection;
 use podbay::k8s::doctor::{Depth, Doctor, State};
 use podbay::k8s::install::{Install, PodSecurity};
 use podbay::k8s::keys::PrivateKey;

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use podbay::config::Config;
-use podbay::k8s::channel::in_cluster::Connection;
+use podbay::k8s::channel::Connection;
 use podbay::k8s::install::{DEFAULT_NAMESPACE, Install, PodSecurity, Template};
 use podbay::k8s::keys::PublicKey;
 use podbay::k8s::rights::ModeNeeds;

@@ -119,7 +119,7 @@ fn reaper_rights() -> Vec<Right> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::channel::in_cluster::Connection;
+    use crate::channel::Connection;
 
     #[test]
     fn nothing_is_asked_for_that_isnt_used() {

@@ -4,8 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::report::{Finding, State};
-use crate::channel::exec::Container;
-use crate::channel::in_cluster::{AddressFailure, PodAddresses};
+use crate::channel::AddressFailure;
+use crate::channel::in_cluster::PodAddresses;
+use crate::pod::container::Container;
 
 /// A running sandbox's pod.
 pub(super) struct PodPlace {

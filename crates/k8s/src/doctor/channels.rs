@@ -14,11 +14,12 @@ use podbay_client::{ByteStream, Channel};
 use super::address::{PodPlace, fix};
 use super::report::{Finding, State};
 use crate::agent_sandbox::Config;
-use crate::channel::by_name::SandboxName;
 use crate::channel::exec::ExecChannel;
-use crate::channel::in_cluster::{AddressConfig, AddressFailure, Connection, PodAddresses};
+use crate::channel::in_cluster::PodAddresses;
 use crate::channel::router::{Router, RouterConfig, Way};
+use crate::channel::sandbox_name::SandboxName;
 use crate::channel::stock_runtime::StockChannel;
+use crate::channel::{AddressConfig, AddressFailure, Connection};
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
 

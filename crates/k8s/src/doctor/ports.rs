@@ -175,7 +175,7 @@ fn selects(from: &Value, peer: &Peer<'_>) -> Option<bool> {
 mod tests {
     use super::*;
     use crate::agent_sandbox::Runtime;
-    use crate::channel::in_cluster::Connection;
+    use crate::channel::Connection;
     use serde_json::json;
 
     fn config(connection: Connection) -> Config {

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use podbay_k8s::Cluster;
 use podbay_k8s::agent_sandbox::{Config, Features, Runtime};
-use podbay_k8s::channel::in_cluster::Connection;
+use podbay_k8s::channel::Connection;
 use podbay_k8s::doctor::{Depth, Doctor, Finding, Report, State};
 use podbay_k8s::install::Install;
 use serde_json::json;

@@ -10,7 +10,8 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use super::*;
 use crate::agent_sandbox::Config;
-use crate::channel::in_cluster::{Connection, PodAddresses};
+use crate::channel::Connection;
+use crate::channel::in_cluster::PodAddresses;
 use crate::cluster::Access;
 use crate::keys;
 use crate::test_certificates::Authority;

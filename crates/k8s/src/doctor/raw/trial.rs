@@ -14,13 +14,13 @@ use podbay_client::{Command, Sandbox};
 use podbay_proto::layout::{PROGRAM, STATE_DIR};
 
 use super::{RawExamination, labels, pod_view};
-use crate::channel::exec::{Container, address as address_of};
 use crate::doctor::address::{PodPlace, address as try_address};
 use crate::doctor::protection::protection;
 use crate::doctor::report::{Finding, State};
 use crate::error::{Error, Result};
 use crate::keys;
 use crate::names::SANDBOX;
+use crate::pod::container::{Container, address as address_of};
 use crate::raw::manifest::CONTAINER;
 use crate::raw::{Config, Raw};
 
