@@ -17,7 +17,8 @@ use podbay_jail::{
     CommandConfinement, CommandFilter, FailedStep, Isolation, Jail, JailError, Jailed, STATE, WORKSPACE,
 };
 use podbay_supervision::{
-    CONTROL, DirectoryIdentity, SPEC, STARTED, Spec, StartReport, Started, mark_supervised, remove_sandbox,
+    CONTROL, DirectoryIdentity, SPEC, STARTED, Spec, StartReport, Started, make_host_dirs, mark_supervised,
+    remove_sandbox,
 };
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -119,7 +120,7 @@ fn start(dir: &Path, listener: &OwnedFd) -> Result<(Spec, Jailed), String> {
 
 /// Without namespaces, paths are the host's, and commands are confined more than podbayd.
 fn without_namespaces(dir: &Path, jail: &mut Jail, options: &mut serve::Options) -> Result<(), JailError> {
-    podbay_jail::make_host_dirs(dir, jail)?;
+    make_host_dirs(dir, jail)?;
     // If the sandbox's guardian is killed, its processes become this process's children, which it has to end.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|error| JailError::from(FailedStep::new("become a subreaper", error)))?;

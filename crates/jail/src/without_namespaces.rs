@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cgroup::CgroupEntrances;
 use crate::error::{FailedStep, JailError, Step};
-use crate::ids::Who;
+use crate::ids::HostUser;
 use crate::jail::{Jail, Network};
 use crate::jailed::Jailed;
 use crate::landlock::Openable;
@@ -37,7 +37,7 @@ pub(crate) fn spawn(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> 
         let reason = "must be set: a jail without namespaces has no temporary workspace";
         return Err(JailError::invalid("workspace", "", reason));
     };
-    let who = Who::of(jail)?;
+    let user = HostUser::of(jail)?;
     let alone = LandlockProfile { unix: true, network: jail.network != Network::None, metadata: true };
     let program = seccomp::compile(Profile::Landlock(alone))?;
     let openable = openable(jail)?;
@@ -52,7 +52,7 @@ pub(crate) fn spawn(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> 
             let guardian = rustix::process::getpid();
             let entrances = (!in_cgroup).then_some(&arranged.entrances);
             guard(&theirs, entrances, || {
-                let confine = || confine(jail, workspace, &who, &openable, &program, guardian, &kept);
+                let confine = || confine(jail, workspace, &user, &openable, &program, guardian, &kept);
                 run(&theirs, confine, inside)
             })
         }
@@ -65,7 +65,7 @@ pub(crate) fn spawn(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> 
     drop(theirs);
     let introduced = introduce(&ours, &mut arranged);
     let (cgroup, limits) = arranged.in_force(jail);
-    finish(Jailed { pid, pidfd, cgroup, limits, host_uid: who.uid, exit: None, end_by: Signal::TERM }, introduced)
+    finish(Jailed { pid, pidfd, cgroup, limits, host_uid: user.uid, exit: None, end_by: Signal::TERM }, introduced)
 }
 
 fn openable(jail: &Jail) -> Result<Openable, FailedStep> {
@@ -136,7 +136,7 @@ fn guard(theirs: &OwnedFd, entrances: Option<&CgroupEntrances>, first: impl FnOn
 fn confine(
     jail: &Jail,
     workspace: &Path,
-    who: &Who,
+    user: &HostUser,
     openable: &Openable,
     program: &seccompiler::BpfProgram,
     guardian: Pid,
@@ -146,7 +146,7 @@ fn confine(
     sys::replace_environment(&jail.environment()).step(|| "replace the environment".into())?;
     rustix::process::umask(Mode::from_raw_mode(0o022));
     rustix::process::setsid().step(|| "start a session".into())?;
-    who.switch()?;
+    user.switch()?;
     sys::join_new_keyring().step(|| "leave the session's keyring".into())?;
     rustix::process::chdir(workspace).step(|| format!("enter {}", workspace.display()))?;
     limits::apply(jail)?;

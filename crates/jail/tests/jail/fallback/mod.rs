@@ -26,7 +26,6 @@ pub(crate) const CASES: &[Case] = &[
     ("fallback_has_the_limit_and_what_its_user_ran_before", processes::fork_bomb),
     ("fallback_dies_with_its_maker", processes::dies_with_maker),
     ("fallback_refuses_what_it_cannot_do", refusals),
-    ("fallback_gives_away_nothing_but_its_own", files::giving_away),
     ("fallback_is_named_where_there_are_no_namespaces", no_namespaces),
 ];
 
