@@ -71,7 +71,7 @@ mod spawn;
 mod sys;
 mod without_namespaces;
 
-pub use cgroup::{Cgroup, CgroupEntrances, can_limit_memory, machine_memory, sweep};
+pub use cgroup::{Cgroup, CgroupProcs, can_limit_memory, machine_memory, sweep};
 pub use command_confinement::{CommandConfinement, PreparedConfinement};
 pub use error::{FailedStep, JailError};
 pub use ids::{HostUser, own_id};

@@ -11,7 +11,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::cgroup::CgroupEntrances;
+use crate::cgroup::CgroupProcs;
 use crate::error::{FailedStep, JailError, Step};
 use crate::ids::HostUser;
 use crate::jail::{Jail, Network};
@@ -44,14 +44,14 @@ pub(crate) fn spawn(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> 
     let (ours, theirs) = handshake()?;
     let mut arranged = Arranged::new(jail);
     // SAFETY: the caller promises one thread; the child ends in `guard` and never returns here.
-    let (pid, pidfd) = match unsafe { sys::clone(0, arranged.entrances.unified.as_ref()) } {
+    let (pid, pidfd) = match unsafe { sys::clone(0, arranged.procs.unified.as_ref()) } {
         Ok(Cloned::Parent { pid, pidfd }) => (pid, pidfd),
         Ok(Cloned::Child { in_cgroup }) => {
             drop(ours);
             keep_also(&mut kept, &theirs);
             let guardian = rustix::process::getpid();
-            let entrances = (!in_cgroup).then_some(&arranged.entrances);
-            guard(&theirs, entrances, || {
+            let procs = (!in_cgroup).then_some(&arranged.procs);
+            guard(&theirs, procs, || {
                 let confine = || confine(jail, workspace, &user, &openable, &program, guardian, &kept);
                 run(&theirs, confine, inside)
             })
@@ -84,7 +84,7 @@ fn openable(jail: &Jail) -> Result<Openable, FailedStep> {
 }
 
 /// The guardian: starts the first process, waits until that ends or TERM arrives, and ends all others.
-fn guard(theirs: &OwnedFd, entrances: Option<&CgroupEntrances>, first: impl FnOnce()) -> ! {
+fn guard(theirs: &OwnedFd, procs: Option<&CgroupProcs>, first: impl FnOnce()) -> ! {
     let guarded = || -> Result<std::ffi::c_int, FailedStep> {
         // Both reasons to end arrive as signals, which are taken one by one below.
         sys::block_signals().step(|| "block the signals".into())?;
@@ -92,7 +92,7 @@ fn guard(theirs: &OwnedFd, entrances: Option<&CgroupEntrances>, first: impl FnOn
             .step(|| "set the parent-death signal".into())?;
         await_go(theirs)?;
         check_maker(theirs)?;
-        enter_cgroup(entrances, theirs)?;
+        enter_cgroup(procs, theirs)?;
         rustix::process::set_child_subreaper(Some(rustix::process::getpid())).step(|| "become a subreaper".into())?;
         // SAFETY: one thread; the child ends in `run`.
         let first = match unsafe { sys::clone(0, None) }.step(|| "start a process".into())? {

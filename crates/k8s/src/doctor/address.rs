@@ -9,13 +9,13 @@ use crate::channel::in_cluster::PodAddresses;
 use crate::pod::container::Container;
 
 /// A running sandbox's pod.
-pub(super) struct PodPlace {
+pub(super) struct RunningPod {
     pub(super) container: Container,
     pub(super) ip: Option<IpAddr>,
 }
 
 /// Tries the address of a sandbox that is running, first with a good token and then with one that another key has signed.
-pub(super) async fn address(addresses: Option<&Arc<PodAddresses>>, pod: &PodPlace) -> Finding {
+pub(super) async fn address(addresses: Option<&Arc<PodAddresses>>, pod: &RunningPod) -> Finding {
     let finding = |state, detail: String| Finding::new("address", "pods' own addresses", state, detail);
     let Some(addresses) = addresses else {
         return finding(

@@ -9,8 +9,8 @@ use kube::api::ListParams;
 use podbay_client::provider::{Pending, Provider, Wanted};
 use podbay_proto::layout::listen_env;
 
-use super::address::PodPlace;
-use super::channels::{Channels, Place};
+use super::address::RunningPod;
+use super::channels::{Channels, SandboxLocation};
 use super::ports::ports;
 use super::protection::protection;
 use super::report::{Finding, State};
@@ -72,7 +72,7 @@ impl AgentSandboxExamination {
         let what = "connection direct";
         match &self.trial.sandbox {
             Some(id) => match self.provider.name_of(id) {
-                Ok(sandbox) => findings.extend(self.channels(Place::Named(sandbox)).findings().await),
+                Ok(sandbox) => findings.extend(self.channels(SandboxLocation::Named(sandbox)).findings().await),
                 Err(error) => findings.push(Finding::new("channel", what, State::Failed, error.to_string())),
             },
             None => {
@@ -84,14 +84,14 @@ impl AgentSandboxExamination {
         findings
     }
 
-    fn channels(&self, place: Place) -> Channels<'_> {
-        Channels { cluster: &self.cluster, config: &self.config, place, hold: self.trial.hold }
+    fn channels(&self, location: SandboxLocation) -> Channels<'_> {
+        Channels { cluster: &self.cluster, config: &self.config, location, hold: self.trial.hold }
     }
 
     /// Tries every connection to a sandbox that is running.
     async fn connections(&self, id: &str) -> Vec<Finding> {
         match self.provider.container_of(id).await {
-            Ok((container, ip)) => self.channels(Place::Pod(PodPlace { container, ip })).findings().await,
+            Ok((container, ip)) => self.channels(SandboxLocation::Pod(RunningPod { container, ip })).findings().await,
             Err(error) => vec![Finding::new("channel", "connections", State::Failed, error.to_string())],
         }
     }

@@ -11,7 +11,7 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use podbay_client::{ByteStream, Channel};
 
-use super::address::{PodPlace, fix};
+use super::address::{RunningPod, fix};
 use super::report::{Finding, State};
 use crate::agent_sandbox::Config;
 use crate::channel::exec::ExecChannel;
@@ -31,15 +31,15 @@ const CUT: &str = "raise the WebSocket timeout of the load balancer, proxy or Ga
 pub(super) struct Channels<'a> {
     pub(super) cluster: &'a Cluster,
     pub(super) config: &'a Config,
-    pub(super) place: Place,
+    pub(super) location: SandboxLocation,
     /// How long each connection is held.
     pub(super) hold: Option<Duration>,
 }
 
 /// Where a sandbox is.
-pub(super) enum Place {
+pub(super) enum SandboxLocation {
     /// In a pod that the cluster has told of.
-    Pod(PodPlace),
+    Pod(RunningPod),
     /// Wherever the router finds it.
     Named(SandboxName),
 }
@@ -67,12 +67,12 @@ fn configured(config: &Config) -> Vec<Connection> {
 impl Channels<'_> {
     /// One finding for each connection, and one more for each that was held.
     pub(super) async fn findings(&self) -> Vec<Finding> {
-        if let (Place::Pod(place), Ok(Some((way, router)))) = (&self.place, self.config.stock_runtime()) {
-            return self.by_stock_runtime(place, way, &router).await;
+        if let (SandboxLocation::Pod(pod), Ok(Some((way, router)))) = (&self.location, self.config.stock_runtime()) {
+            return self.by_stock_runtime(pod, way, &router).await;
         }
-        let connections = match &self.place {
-            Place::Pod(_) => configured(self.config),
-            Place::Named(_) => vec![Connection::Direct],
+        let connections = match &self.location {
+            SandboxLocation::Pod(_) => configured(self.config),
+            SandboxLocation::Named(_) => vec![Connection::Direct],
         };
         // Held at the same time: a minute each would add up.
         let found = join_all(connections.into_iter().map(|connection| self.examine(connection))).await;
@@ -80,7 +80,7 @@ impl Channels<'_> {
     }
 
     /// podbayd by the stock runtime's API, which is the only connection then.
-    async fn by_stock_runtime(&self, place: &PodPlace, way: Way, router: &RouterConfig<'_>) -> Vec<Finding> {
+    async fn by_stock_runtime(&self, pod: &RunningPod, way: Way, router: &RouterConfig<'_>) -> Vec<Finding> {
         let what = format!("connection {}, by the stock runtime", way.as_str());
         let port = self.config.runtime_port;
         let failed = |why: String| {
@@ -93,7 +93,7 @@ impl Channels<'_> {
             Err(error) => return failed(error.to_string()),
         };
         let workdir = self.config.workdir.clone().unwrap_or_default();
-        let exec = ExecChannel::new(self.cluster.client.clone(), place.container.clone(), workdir);
+        let exec = ExecChannel::new(self.cluster.client.clone(), pod.container.clone(), workdir);
         let channel = StockChannel::new(&router, exec);
         let begun = Instant::now();
         if let Err(error) = channel.open().await {
@@ -157,14 +157,14 @@ impl Channels<'_> {
             let fix = fix(&failure).to_owned();
             (failure.to_string(), fix)
         };
-        match (&self.place, addresses) {
-            (Place::Named(sandbox), Some(addresses)) => {
+        match (&self.location, addresses) {
+            (SandboxLocation::Named(sandbox), Some(addresses)) => {
                 addresses.connect_by_name(sandbox, &addresses.sign_without_pod(sandbox)).await.map_err(said)
             }
-            (Place::Pod(PodPlace { container, ip: Some(ip) }), Some(addresses)) => {
+            (SandboxLocation::Pod(RunningPod { container, ip: Some(ip) }), Some(addresses)) => {
                 addresses.connect(container, *ip, &addresses.sign(container, "")).await.map_err(said)
             }
-            (Place::Pod(PodPlace { container, .. }), None) => {
+            (SandboxLocation::Pod(RunningPod { container, .. }), None) => {
                 let workdir = self.config.workdir.clone().unwrap_or_default();
                 let exec = ExecChannel::new(self.cluster.client.clone(), container.clone(), workdir);
                 let failed = |error: Error| (error.to_string(), "grant create and get on pods/exec".to_owned());
@@ -176,14 +176,14 @@ impl Channels<'_> {
 
     /// Shows a token that nobody should accept.
     async fn open_as_stranger(&self, addresses: &PodAddresses) -> Result<(), Box<Finding>> {
-        let opened = match &self.place {
-            Place::Named(sandbox) => {
+        let opened = match &self.location {
+            SandboxLocation::Named(sandbox) => {
                 addresses.connect_by_name(sandbox, &addresses.sign_without_pod_as_stranger(sandbox)).await
             }
-            Place::Pod(PodPlace { container, ip: Some(ip) }) => {
+            SandboxLocation::Pod(RunningPod { container, ip: Some(ip) }) => {
                 addresses.connect(container, *ip, &addresses.sign_as_stranger(container)).await
             }
-            Place::Pod(_) => return Ok(()),
+            SandboxLocation::Pod(_) => return Ok(()),
         };
         let finding = |state, detail: String| Box::new(Finding::new("channel", "tokens of other keys", state, detail));
         match opened {

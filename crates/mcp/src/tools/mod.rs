@@ -293,7 +293,7 @@ pub(crate) async fn call(
     context: &RequestContext<RoleServer>,
 ) -> Option<CallToolResult> {
     let row = TOOLS.iter().find(|row| row.name == name)?;
-    let Some(_place) = session.enter() else {
+    let Some(_running) = session.enter() else {
         let failure = Failure::Arguments("too many calls run at once: wait for one of them to end".to_owned());
         return Some(reply::failed(&failure, ""));
     };

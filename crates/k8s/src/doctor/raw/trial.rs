@@ -14,7 +14,7 @@ use podbay_client::{Command, Sandbox};
 use podbay_proto::layout::{PROGRAM, STATE_DIR};
 
 use super::{RawExamination, labels, pod_view};
-use crate::doctor::address::{PodPlace, address as try_address};
+use crate::doctor::address::{RunningPod, address as try_address};
 use crate::doctor::protection::protection;
 use crate::doctor::report::{Finding, State};
 use crate::error::{Error, Result};
@@ -159,7 +159,7 @@ impl RawExamination {
             uid: pod.metadata.uid.clone().unwrap_or_default(),
             name: CONTAINER.to_owned(),
         };
-        let own = try_address(raw.addresses(), &PodPlace { container, ip: address_of(&pod) }).await;
+        let own = try_address(raw.addresses(), &RunningPod { container, ip: address_of(&pod) }).await;
         Ok(Started { sandbox: made.sandbox, address, addresses, own })
     }
 
