@@ -12,7 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use podbay_client::{ByteStream, Channel};
 
 use super::address::{RunningPod, fix};
-use super::report::{Finding, State};
+use super::report::{CheckState, Finding};
 use crate::agent_sandbox::Config;
 use crate::channel::exec::ExecChannel;
 use crate::channel::in_cluster::PodAddresses;
@@ -86,7 +86,7 @@ impl Channels<'_> {
         let failed = |why: String| {
             let fix = "check that the pod runs upstream's Python runtime on agent_sandbox.runtime_port, and that the network \
                        policies let the router reach that port";
-            vec![Finding::new("channel", what.clone(), State::Failed, why).fix(fix)]
+            vec![Finding::new("channel", what.clone(), CheckState::Failed, why).fix(fix)]
         };
         let router = match Router::new(self.cluster, way, router) {
             Ok(router) => Arc::new(router),
@@ -108,8 +108,8 @@ impl Channels<'_> {
         let fix = "admit nobody but the router to that port, and give the router a token; or let the router reach podbayd's own \
                    port and remove agent_sandbox.runtime (docs/router.md)";
         let mut findings = vec![
-            Finding::new("channel", what.clone(), State::Ok, detail),
-            Finding::new("channel", "the stock runtime's API", State::Warning, open).fix(fix),
+            Finding::new("channel", what.clone(), CheckState::Ok, detail),
+            Finding::new("channel", "the stock runtime's API", CheckState::Warning, open).fix(fix),
         ];
         if let Some(time) = self.hold {
             let opened = channel.open().await.map_err(|error| (error.to_string(), CUT.to_owned()));
@@ -122,7 +122,7 @@ impl Channels<'_> {
         let what = format!("connection {}", connection.as_str());
         let chosen = self.config.addresses().connection;
         // With `auto` there is more than one way, and the trial has shown that one of them works.
-        let broken = if connection == chosen { State::Failed } else { State::Warning };
+        let broken = if connection == chosen { CheckState::Failed } else { CheckState::Warning };
         let addresses = match self.addresses(connection) {
             Ok(addresses) => addresses,
             Err(error) => return vec![Finding::new("channel", what, broken, error.to_string())],
@@ -138,7 +138,7 @@ impl Channels<'_> {
                 Err(finding) => return vec![*finding],
             }
         }
-        let mut findings = vec![Finding::new("channel", what.clone(), State::Ok, detail)];
+        let mut findings = vec![Finding::new("channel", what.clone(), CheckState::Ok, detail)];
         if let Some(time) = self.hold {
             findings.push(held(&what, self.open(addresses.as_ref()).await, time).await);
         }
@@ -189,9 +189,9 @@ impl Channels<'_> {
         match opened {
             // The Python router says no more than that.
             Err(AddressFailure::Refused(..) | AddressFailure::Forbidden(..)) => Ok(()),
-            Err(failure) => Err(finding(State::Warning, format!("weren't refused as they should be: {failure}"))),
+            Err(failure) => Err(finding(CheckState::Warning, format!("weren't refused as they should be: {failure}"))),
             Ok(_) => {
-                let mut found = finding(State::Failed, "whatever answers there accepts tokens of any key".into());
+                let mut found = finding(CheckState::Failed, "whatever answers there accepts tokens of any key".into());
                 found.fix = Some("don't use this image: something in it answers in podbayd's place".into());
                 Err(found)
             }
@@ -204,14 +204,14 @@ async fn held(what: &str, opened: Result<Box<dyn ByteStream>, (String, String)>,
     let finding = |state, detail: String| Finding::new("hold", format!("{what}, held"), state, detail);
     let stream = match opened {
         Ok(stream) => stream,
-        Err((why, fix)) => return finding(State::Warning, why).fix(fix),
+        Err((why, fix)) => return finding(CheckState::Warning, why).fix(fix),
     };
     let begun = Instant::now();
     match hold(stream, time).await {
-        None => finding(State::Ok, format!("still open after {} s", time.as_secs())),
+        None => finding(CheckState::Ok, format!("still open after {} s", time.as_secs())),
         Some(why) => {
             let after = begun.elapsed().as_secs_f32();
-            finding(State::Warning, format!("was cut after {after:.1} s of {} s: {why}", time.as_secs())).fix(CUT)
+            finding(CheckState::Warning, format!("was cut after {after:.1} s of {} s: {why}", time.as_secs())).fix(CUT)
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::options::Options;
 use crate::server::Server;
 use crate::session::{Leftovers, Session, SessionSlot};
 use access::AccessControl;
-pub use tokens::{TokenError, Tokens};
+pub use tokens::{ListenError, Tokens};
 
 /// How many connections are open at once. Further ones wait.
 const CONNECTIONS: usize = 1024;
@@ -86,9 +86,9 @@ impl HttpOptions {
     ///
     /// # Errors
     /// When others could reach it without a token.
-    pub fn check(&self, address: &SocketAddr) -> Result<(), TokenError> {
+    pub fn check(&self, address: &SocketAddr) -> Result<(), ListenError> {
         match self.tokens.is_empty() && !address.ip().to_canonical().is_loopback() {
-            true => Err(TokenError::Needed(*address)),
+            true => Err(ListenError::Needed(*address)),
             false => Ok(()),
         }
     }
@@ -120,8 +120,8 @@ pub async fn serve(
     http: HttpOptions,
     listener: TcpListener,
     end: impl Future<Output = ()>,
-) -> Result<(), TokenError> {
-    let address = listener.local_addr().map_err(TokenError::Listen)?;
+) -> Result<(), ListenError> {
+    let address = listener.local_addr().map_err(ListenError::Listen)?;
     http.check(&address)?;
     let (leftovers, left) = mpsc::unbounded_channel();
     let cleaner = tokio::spawn(delete(left));
