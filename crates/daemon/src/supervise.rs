@@ -144,7 +144,7 @@ impl Supervised {
         let started = Started {
             supervisor: std::process::id(),
             first,
-            first_began: podbay_jail::start_time(first),
+            first_began: podbay_jail::process_tree::start_time(first),
             cgroups: self.jailed.cgroup().map(|cgroup| cgroup.directories().to_vec()).unwrap_or_default(),
             limits: self.jailed.limits().to_vec(),
         };
@@ -199,7 +199,7 @@ impl Supervised {
     fn end(&mut self) {
         let ended = self.jailed.kill().and_then(|()| self.jailed.wait()).and_then(|_| {
             // Processes remain only if the guardian was killed.
-            podbay_jail::end_descendants();
+            podbay_jail::process_tree::end_descendants();
             self.jailed.cleanup()
         });
         if let Err(error) = ended {

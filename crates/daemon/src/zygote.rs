@@ -107,7 +107,7 @@ impl Zygote {
 
     /// Whether it lives. It may be stopped.
     pub fn is_alive(&self) -> bool {
-        crate::process_tree::is_child_of(self.pid, None)
+        podbay_jail::process_tree::is_child_of(self.pid, None)
     }
 
     /// Forks a shim with these descriptors.

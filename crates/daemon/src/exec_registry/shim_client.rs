@@ -6,6 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use podbay_jail::process_tree;
 use podbay_proto::exec::{Info, Signalled, Target};
 use podbay_proto::message::{HeadReader, decode_head, encode_head};
 use podbay_proto::record::RecordReader;
@@ -15,7 +16,6 @@ use tokio::net::UnixStream;
 
 use super::start::socket;
 use super::{ExecRegistry, Watched};
-use crate::process_tree;
 use crate::shim_protocol::{MAX_PROCESSES, MAX_REPORT, Request, ShimReport};
 
 /// How long a shim may take to answer. A healthy one takes a fraction of a millisecond.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use podbay_jail::process_tree;
 use podbay_proto::exec::{Command, ExecId, Program};
 use podbay_proto::layout::EXEC_DIR;
 use podbay_proto::{RawPath, Result};
@@ -20,8 +21,8 @@ use crate::exec_store::record::{self, Begun, ExecRecord, RECORD};
 use crate::exec_store::{directory, log, retention};
 use crate::shim_protocol::{Request, ShimReport, StartCommand};
 use crate::stderr_log::log_error;
+use crate::sys;
 use crate::zygote::Zygote;
-use crate::{process_tree, sys};
 
 /// The longest argument that the kernel takes, including its final NUL.
 const MAX_ARGUMENT: usize = 128 << 10;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
+use podbay_jail::process_tree;
 use podbay_proto::exec::{ExecId, Exit, Info, Process, State};
 use podbay_proto::message::{HeadReader, decode_head, encode_head};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
@@ -24,7 +25,6 @@ use tokio::time::Instant;
 use super::ExecRegistry;
 use crate::exec_store::log_quota;
 use crate::exec_store::record::{Begun, CommandOutcome, ExecRecord, RECORD};
-use crate::process_tree;
 use crate::shim_protocol::{MAX_REPORT, Request, ShimReport};
 use crate::stderr_log::log_error;
 

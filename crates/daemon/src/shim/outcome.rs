@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use podbay_jail::process_tree;
 use podbay_proto::exec::{Exit, Info, Process, State, Usage};
 use podbay_proto::record;
 
@@ -10,7 +11,6 @@ use super::Shim;
 use super::cgroup::CommandCgroup;
 use super::connection::Role;
 use crate::exec_store::record::{CommandOutcome, ExecRecord};
-use crate::process_tree;
 use crate::shim_protocol::{MAX_PROCESSES, ShimReport};
 use crate::stderr_log::log_error;
 

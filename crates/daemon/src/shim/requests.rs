@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use bytes::Bytes;
+use podbay_jail::process_tree;
 use podbay_proto::exec::{Signalled, State, Target};
 use rustix::process::{Pid, Signal};
 
@@ -13,7 +14,6 @@ use super::clock::KILL_AGAIN;
 use super::connection::{Connection, Role};
 use crate::exec_store::log::Cursor;
 use crate::peer::Peers;
-use crate::process_tree;
 use crate::shim_protocol::{Request, ShimReport};
 use crate::sys;
 
