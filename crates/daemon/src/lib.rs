@@ -18,6 +18,7 @@ pub mod self_install;
 pub mod serve;
 pub mod shim;
 pub mod shim_protocol;
+mod socket;
 mod state_file;
 pub mod stderr_log;
 pub mod supervise;
