@@ -112,7 +112,7 @@ struct AgentSandboxArguments {
     #[arg(long)]
     tunnel: bool,
 
-    /// Let the account get Gateways in agent_sandbox.gateway_namespace, and admit the router, whatever cluster.connection is
+    /// Let the account read Gateways in agent_sandbox.gateway_namespace, and admit the router, whatever cluster.connection is
     #[arg(long)]
     gateway: bool,
 

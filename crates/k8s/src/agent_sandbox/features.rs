@@ -84,7 +84,8 @@ impl Features {
             rights.extend(tunnel_rights().map(|right| right.within(namespace)));
         }
         if let Some(namespace) = &self.gateway {
-            let gateways = right(GATEWAY_GROUP, "gateways", &["get"], "The address of the Gateway before the router.");
+            let verbs = &["get", "list", "watch"];
+            let gateways = right(GATEWAY_GROUP, "gateways", verbs, "The address of the Gateway before the router.");
             rights.push(gateways.within(namespace));
         }
         rights
