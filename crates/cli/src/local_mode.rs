@@ -38,14 +38,14 @@ mod elsewhere {
 
     /// What was found.
     #[derive(Debug, Serialize)]
-    pub struct Report {
+    pub struct ProbeReport {
         pub isolation: Option<Isolation>,
-        pub findings: Vec<Finding>,
+        pub findings: Vec<ProbeFinding>,
     }
 
     /// One thing that was looked at.
     #[derive(Debug, Serialize)]
-    pub struct Finding {
+    pub struct ProbeFinding {
         pub what: String,
         pub available: bool,
         pub detail: String,
@@ -58,13 +58,13 @@ mod elsewhere {
     }
 
     /// Nothing has to be tried to know.
-    pub fn probe() -> Report {
-        let finding = Finding {
+    pub fn probe() -> ProbeReport {
+        let finding = ProbeFinding {
             what: "Linux".into(),
             available: false,
             detail: "local sandboxes need Linux, and this machine runs something else".into(),
             fix: Some("use a cluster: --mode raw, or PODBAY_MODE=raw".into()),
         };
-        Report { isolation: None, findings: vec![finding] }
+        ProbeReport { isolation: None, findings: vec![finding] }
     }
 }

@@ -172,7 +172,11 @@ impl Sandbox {
         let result = loop {
             let failure = match self.session.connection(Purpose::Shared).await {
                 Ok(connection) => {
-                    settle_instance(&mut asked, &connection.welcome.instance, &mut permit.request_mut().command);
+                    rerun_only_on_same_instance(
+                        &mut asked,
+                        &connection.welcome.instance,
+                        &mut permit.request_mut().command,
+                    );
                     let failure = match connection.ask(permit, None, Bytes::new()).await {
                         Ok(answer) => match answer.collect(Some(most)).await {
                             Ok(answer) => break Ok(answer),
@@ -292,7 +296,7 @@ fn new_id() -> Result<ExecId> {
 
 /// A podbayd that was restarted finds commands of the one before by their directories, but one that it doesn't find may
 /// have run: it is only looked for, not started.
-fn settle_instance(asked: &mut Option<String>, instance: &str, command: &mut Option<Command>) {
+fn rerun_only_on_same_instance(asked: &mut Option<String>, instance: &str, command: &mut Option<Command>) {
     if asked.as_ref().is_some_and(|asked| asked != instance) {
         *command = None;
     }

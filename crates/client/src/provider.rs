@@ -216,14 +216,14 @@ pub trait Provider: Send + Sync {
     ///
     /// A provider that can't answers [`Unsupported`](ErrorCode::Unsupported).
     fn suspend<'a>(&'a self, _id: &'a str) -> Pending<'a, ()> {
-        Box::pin(async { Err(unsupported(self.mode(), "suspend sandboxes")) })
+        Box::pin(async { Err(unsupported(self.mode(), "can't suspend sandboxes")) })
     }
 
     /// Makes a suspended sandbox usable again.
     ///
     /// A provider that can't answers [`Unsupported`](ErrorCode::Unsupported).
     fn resume<'a>(&'a self, _id: &'a str) -> Pending<'a, ()> {
-        Box::pin(async { Err(unsupported(self.mode(), "resume sandboxes")) })
+        Box::pin(async { Err(unsupported(self.mode(), "can't resume sandboxes")) })
     }
 
     /// Deletes what ended sandboxes left behind, and sandboxes that were idle for longer than `max_idle`.
@@ -241,12 +241,10 @@ pub trait Provider: Send + Sync {
     ///
     /// A provider without a pool answers [`Unsupported`](ErrorCode::Unsupported).
     fn refill(&self) -> Pending<'_, PoolStatus> {
-        let message = format!("mode {} has no warm pool: use mode raw and set raw.warm_pool_size", self.mode());
-        Box::pin(async move { Err(podbay_proto::Error::new(ErrorCode::Unsupported, message).into()) })
+        Box::pin(async { Err(unsupported(self.mode(), "has no warm pool")) })
     }
 }
 
 fn unsupported(mode: &str, what: &str) -> crate::Error {
-    let message = format!("mode {mode} can't {what}: use mode agent-sandbox");
-    podbay_proto::Error::new(ErrorCode::Unsupported, message).into()
+    podbay_proto::Error::new(ErrorCode::Unsupported, format!("mode {mode} {what}")).into()
 }

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use podbay_proto::layout::{LOCK, LOG, SOCKET, START_LOCK};
+use podbay_proto::layout::{LOCK, LOG, START_LOCK};
 use podbay_proto::session::GREETING;
 use rustix::fs::FileType;
 
 use crate::serve::fd_handover::{DRAIN_TIME, HANDOVER};
+use crate::socket::connect;
 use crate::{descriptors, exchange, state_file, sys};
 
 /// How long to wait for a daemon that somebody else is starting.
@@ -104,12 +105,6 @@ fn connect_soon(state: &Path) -> Option<UnixStream> {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-}
-
-/// A socket's address has room for 107 bytes, so the path is relative to the state directory.
-pub(crate) fn connect(state: &Path) -> io::Result<UnixStream> {
-    std::env::set_current_dir(state)?;
-    UnixStream::connect(SOCKET)
 }
 
 /// Starts the daemon detached: in its own session, without our descriptors.

@@ -10,11 +10,11 @@ use base64::engine::general_purpose::STANDARD;
 use podbay_proto::exchange::{ExchangeAnswer, ExchangeOpened, ExchangeRequest, ExchangeStatus, LARGEST_INPUT};
 
 use crate::serve::exchange::EXCHANGE;
-use crate::{connect, sys};
+use crate::{socket, sys};
 
 /// Where the client's bytes come from.
 #[derive(Debug, Default)]
-pub enum Input {
+pub enum ExchangeInput {
     /// There are none.
     #[default]
     Nothing,
@@ -24,7 +24,7 @@ pub enum Input {
     File(PathBuf),
 }
 
-impl Input {
+impl ExchangeInput {
     fn read(self) -> io::Result<Vec<u8>> {
         match self {
             Self::Nothing => Ok(Vec::new()),
@@ -48,13 +48,13 @@ impl Input {
 ///
 /// # Errors
 /// When the daemon doesn't answer.
-pub fn run(state: &Path, mut request: ExchangeRequest, input: Input) -> io::Result<()> {
+pub fn run(state: &Path, mut request: ExchangeRequest, input: ExchangeInput) -> io::Result<()> {
     // Commands run as the same user, and podbayd trusts this process.
     sys::set_undumpable();
     // Before the working directory changes.
     let data = input.read()?;
     request.length = data.len();
-    let answer = match connect::connect(state) {
+    let answer = match socket::connect(state) {
         Ok(socket) => ask(&socket, &request, &data)?,
         // Whatever was there has ended, and its streams with it.
         Err(_) => serde_json::to_vec(&ExchangeAnswer::only(ExchangeStatus::Gone))?,

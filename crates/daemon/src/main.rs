@@ -167,9 +167,9 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
         "exchange" => {
             let state = arguments.state()?;
             let input = match (arguments.data, arguments.from) {
-                (Some(data), _) => exchange::Input::Word(data),
-                (None, Some(file)) => exchange::Input::File(file),
-                (None, None) => exchange::Input::Nothing,
+                (Some(data), _) => exchange::ExchangeInput::Word(data),
+                (None, Some(file)) => exchange::ExchangeInput::File(file),
+                (None, None) => exchange::ExchangeInput::Nothing,
             };
             let exchanged = exchange::run(&state, arguments.request, input);
             exchanged.map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string())

@@ -26,16 +26,16 @@ pub fn is_running() -> bool {
 }
 
 /// A program that can be run.
-pub struct Program {
+pub struct OwnProgram {
     path: PathBuf,
     /// Keeps the copy until it runs.
     copy: Option<OwnedFd>,
 }
 
-impl Program {
+impl OwnProgram {
     /// This program: a sealed copy of it, or the file itself where the kernel runs no program from memory
     /// (`vm.memfd_noexec`, a seccomp profile).
-    pub fn own() -> Self {
+    pub fn prepare() -> Self {
         let copy = if is_running() { None } else { copy().ok() };
         let path = match &copy {
             Some(copy) => format!("/proc/self/fd/{}", copy.as_raw_fd()).into(),
@@ -60,7 +60,7 @@ impl Program {
 
 /// Replaces this process by a sealed copy of its program, with these arguments. Returns where that isn't possible.
 pub fn exec_copy(arguments: impl Iterator<Item = OsString>) {
-    let program = Program::own();
+    let program = OwnProgram::prepare();
     if program.copy.is_some() {
         // Where the kernel makes the copy but doesn't run it, this process continues.
         let _ = Command::new(&program.path).args(arguments).exec();

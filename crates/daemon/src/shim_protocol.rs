@@ -1,7 +1,7 @@
 //! The protocol between podbayd and a command's shim.
 //!
 //! podbayd sends [`Request`]s, each as the head of a [message](podbay_proto::message) (input data follows its request).
-//! The shim answers `Attach` with [records](podbay_proto::record), `Watch` with [`Report`]s, and the others with one head.
+//! The shim answers `Attach` with [records](podbay_proto::record), `Watch` with [`ShimReport`]s, and the others with one head.
 //! The first connection is a socket pair and watches from the beginning; others are made to a socket in the command's directory.
 //!
 //! Each side assumes that the other is hostile: a command runs as podbayd's user and may try to pass for either.
@@ -27,7 +27,7 @@ pub enum Request {
     Start(Box<StartCommand>),
     /// Report on the command from now on.
     Watch,
-    /// The answer to [`Report::Room`].
+    /// The answer to [`ShimReport::Room`].
     Room {
         /// Whether all logs together are too large.
         used_up: bool,
@@ -78,7 +78,7 @@ pub struct StartCommand {
 
 /// What a shim reports on a watching connection.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Report {
+pub enum ShimReport {
     /// The shim runs. The kernel tells podbayd its process id.
     Begun,
     /// Its log has grown: are all logs together within their quota?

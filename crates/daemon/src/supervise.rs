@@ -17,7 +17,8 @@ use podbay_jail::{
     CommandConfinement, CommandFilter, FailedStep, Isolation, Jail, JailError, Jailed, STATE, WORKSPACE,
 };
 use podbay_supervision::{
-    CONTROL, DirectoryIdentity, SPEC, STARTED, Spec, StartReport, Started, mark_supervised, remove_sandbox,
+    CONTROL, DirectoryIdentity, SPEC, STARTED, Spec, StartReport, Started, make_host_dirs, mark_supervised,
+    remove_sandbox,
 };
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -119,7 +120,7 @@ fn start(dir: &Path, listener: &OwnedFd) -> Result<(Spec, Jailed), String> {
 
 /// Without namespaces, paths are the host's, and commands are confined more than podbayd.
 fn without_namespaces(dir: &Path, jail: &mut Jail, options: &mut serve::Options) -> Result<(), JailError> {
-    podbay_jail::make_host_dirs(dir, jail)?;
+    make_host_dirs(dir, jail)?;
     // If the sandbox's guardian is killed, its processes become this process's children, which it has to end.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|error| JailError::from(FailedStep::new("become a subreaper", error)))?;
@@ -143,7 +144,7 @@ impl Supervised {
         let started = Started {
             supervisor: std::process::id(),
             first,
-            first_began: podbay_jail::start_time(first),
+            first_began: podbay_jail::process_tree::start_time(first),
             cgroups: self.jailed.cgroup().map(|cgroup| cgroup.directories().to_vec()).unwrap_or_default(),
             limits: self.jailed.limits().to_vec(),
         };
@@ -198,7 +199,7 @@ impl Supervised {
     fn end(&mut self) {
         let ended = self.jailed.kill().and_then(|()| self.jailed.wait()).and_then(|_| {
             // Processes remain only if the guardian was killed.
-            podbay_jail::end_descendants();
+            podbay_jail::process_tree::end_descendants();
             self.jailed.cleanup()
         });
         if let Err(error) = ended {

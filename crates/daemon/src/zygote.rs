@@ -15,7 +15,7 @@ use tokio::sync::OnceCell;
 
 use crate::command_restrictions::{CommandRestrictions, EnforcedRestrictions};
 use crate::descriptors;
-use crate::sealed::Program;
+use crate::sealed::OwnProgram;
 use crate::sys::{self, Fork, Reaped};
 
 /// The number of the confinement's descriptor; the socket has 3.
@@ -91,7 +91,7 @@ impl Zygote {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         let restrictions = serde_json::to_string(&self.restrictions)?;
         let theirs = OwnedFd::from(theirs);
-        let child = Program::own().spawn(|command| {
+        let child = OwnProgram::prepare().spawn(|command| {
             command.arg("zygote").arg("--restrictions").arg(&restrictions).stdout(Stdio::null());
             if let Ok(theirs) = theirs.try_clone() {
                 command.stdin(Stdio::from(theirs));
@@ -107,7 +107,7 @@ impl Zygote {
 
     /// Whether it lives. It may be stopped.
     pub fn is_alive(&self) -> bool {
-        crate::process_tree::is_child_of(self.pid, None)
+        podbay_jail::process_tree::is_child_of(self.pid, None)
     }
 
     /// Forks a shim with these descriptors.

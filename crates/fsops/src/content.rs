@@ -5,14 +5,14 @@ use std::io::{self, Cursor, Read, Take};
 
 /// The content that belongs to a result: in memory, or still in its file.
 #[derive(Debug)]
-pub enum Content {
+pub enum FileContent {
     /// In memory.
     Bytes(Vec<u8>),
     /// In an open file, from its current position up to the limit.
     File(Take<File>),
 }
 
-impl Content {
+impl FileContent {
     /// Its length; a file that shrinks meanwhile has less.
     pub fn length(&self) -> u64 {
         match self {

@@ -31,7 +31,7 @@ use podbay_proto::RawPath;
 use rules::{Names, absolute, names};
 
 pub use budget::Cancel;
-pub use content::Content;
+pub use content::FileContent;
 pub use edit::PendingEdit;
 pub use read::OpenFile;
 pub use write::PendingWrite;

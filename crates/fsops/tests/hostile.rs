@@ -61,10 +61,10 @@ fn scope() -> impl Strategy<Value = Value> {
         json!({}),
         json!({ "root": "/", "virtual_paths": false }),
         json!({ "virtual_paths": true }),
-        json!({ "root": "DESK", "virtual_paths": true, "surprise": 7 }),
-        json!({ "root": "DESK" }),
-        json!({ "allow_prefixes": ["DESK"], "deny_prefixes": ["d"], "rules_for_reads": true }),
-        json!({ "root": "DESK/f" }),
+        json!({ "root": "ROOT", "virtual_paths": true, "surprise": 7 }),
+        json!({ "root": "ROOT" }),
+        json!({ "allow_prefixes": ["ROOT"], "deny_prefixes": ["d"], "rules_for_reads": true }),
+        json!({ "root": "ROOT/f" }),
     ];
     prop::sample::select(scopes)
 }
@@ -84,7 +84,7 @@ fn request() -> impl Strategy<Value = Value> {
 
 /// The request as the daemon would read it, without what makes it unreadable for this operation.
 fn decode<T: podbay_proto::Operation>(request: &Value, fixture: &Fixture) -> Option<T> {
-    let text = request.to_string().replace("DESK", fixture.path("").to_str().unwrap().trim_end_matches('/'));
+    let text = request.to_string().replace("ROOT", fixture.path("").to_str().unwrap().trim_end_matches('/'));
     match decode_head(text.as_bytes()) {
         Ok(request) => Some(request),
         Err(error) => {

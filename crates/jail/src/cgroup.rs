@@ -57,11 +57,11 @@ impl Cgroup {
         ((!directories.is_empty()).then_some(Self { directories }), report)
     }
 
-    /// Opens what a process needs to [enter](CgroupEntrances::enter) the groups.
+    /// Opens what a process needs to [enter](CgroupProcs::enter) the groups.
     ///
     /// # Errors
     /// When this process may make groups, but not fill them.
-    pub fn entrances(&self) -> Result<CgroupEntrances, FailedStep> {
+    pub fn procs(&self) -> Result<CgroupProcs, FailedStep> {
         let (mut files, mut unified) = (Vec::new(), None);
         for directory in &self.directories {
             let step = || format!("move the sandbox into {}", directory.display());
@@ -79,7 +79,7 @@ impl Cgroup {
         }
         // A machine has one hierarchy of version 2, but the groups may be at several places in it, below different delegations.
         let unified = unified.filter(|_| files.len() == 1);
-        Ok(CgroupEntrances { files, unified })
+        Ok(CgroupProcs { files, unified })
     }
 
     /// Whether the kernel has killed a process in the groups because their memory ran out.
@@ -122,15 +122,15 @@ impl Cgroup {
     }
 }
 
-/// Open files by which processes enter the groups, also from places where the groups can't be seen.
+/// The `cgroup.procs` of each group (of version 1: `tasks`), opened: processes enter by them even where the groups can't be seen.
 #[derive(Debug, Default)]
-pub struct CgroupEntrances {
+pub struct CgroupProcs {
     files: Vec<OwnedFd>,
     /// The directory of the only group, if it is of version 2: `clone3` starts a process in it.
     pub(crate) unified: Option<OwnedFd>,
 }
 
-impl CgroupEntrances {
+impl CgroupProcs {
     /// Moves this process, which must have one thread, into the groups; processes that it starts later are in them too. System
     /// calls only.
     ///

@@ -91,18 +91,24 @@ impl Ids {
     }
 }
 
-/// The host ids of a jail without namespaces.
-pub(crate) struct Who {
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-    /// Whether the caller is root and must switch to them.
-    pub(crate) switches: bool,
+/// The user that the processes of a jail without namespaces are on the host.
+#[derive(Debug, Clone, Copy)]
+pub struct HostUser {
+    /// The user id.
+    pub uid: u32,
+    /// The group id.
+    pub gid: u32,
+    /// Whether the caller is root, so that this is another user than the caller.
+    pub switches: bool,
 }
 
-impl Who {
+impl HostUser {
     /// An ordinary user's jail runs as that user. Root's runs as the owner of its workspace, else with a user id of its own; never
     /// as root.
-    pub(crate) fn of(jail: &Jail) -> Result<Self, JailError> {
+    ///
+    /// # Errors
+    /// When root lacks a capability that this needs, or when the workspace belongs to root or can't be opened.
+    pub fn of(jail: &Jail) -> Result<Self, JailError> {
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         if uid != 0 {
             return Ok(Self { uid, gid, switches: false });

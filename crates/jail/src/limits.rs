@@ -3,7 +3,7 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
-use crate::cgroup::{Cgroup, CgroupEntrances};
+use crate::cgroup::{Cgroup, CgroupProcs};
 use crate::error::{FailedStep, JailError, Step};
 use crate::jail::{Isolation, Jail};
 
@@ -141,7 +141,7 @@ fn set(resource: Resource, value: u64) -> Result<(), FailedStep> {
 /// The control groups of a jail that is about to start, and what enforces each of its limits.
 pub(crate) struct Arranged {
     cgroup: Option<Cgroup>,
-    pub(crate) entrances: CgroupEntrances,
+    pub(crate) procs: CgroupProcs,
     by_cgroup: Vec<InForce>,
 }
 
@@ -149,9 +149,9 @@ impl Arranged {
     /// Makes control groups as far as possible.
     pub(crate) fn new(jail: &Jail) -> Self {
         let (cgroup, by_cgroup) = Cgroup::make(&jail.id, &jail.limits);
-        let mut arranged = Self { cgroup, entrances: CgroupEntrances::default(), by_cgroup };
-        match arranged.cgroup.as_ref().map(Cgroup::entrances) {
-            Some(Ok(entrances)) => arranged.entrances = entrances,
+        let mut arranged = Self { cgroup, procs: CgroupProcs::default(), by_cgroup };
+        match arranged.cgroup.as_ref().map(Cgroup::procs) {
+            Some(Ok(procs)) => arranged.procs = procs,
             Some(Err(failure)) => arranged.give_up(&failure),
             None => {}
         }

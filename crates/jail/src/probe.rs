@@ -8,7 +8,7 @@ use rustix::process::WaitOptions;
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::Cgroup;
-use crate::ids::{self, Ids, Who};
+use crate::ids::{self, HostUser, Ids};
 use crate::jail::{Isolation, Jail};
 use crate::limits::JailLimits;
 use crate::sys::{self, Cloned, MountAttr};
@@ -88,7 +88,7 @@ fn landlock_alone() -> ProbeFinding {
         let detail = landlock::lacking(abi, landlock::SCOPED);
         return ProbeFinding::lacks(WHAT, detail, "use Linux 6.12 or newer, booted with `landlock` in its `lsm=` list");
     }
-    match Who::of(&Jail::new("probe")) {
+    match HostUser::of(&Jail::new("probe")) {
         Ok(_) => ProbeFinding::has(WHAT, "files, signals and sockets; protects less than namespaces"),
         Err(error) => ProbeFinding::lacks(WHAT, error.to_string(), "run as an ordinary user"),
     }

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 use rustix::process::{Gid, Signal, Uid};
 
-use crate::cgroup::CgroupEntrances;
+use crate::cgroup::CgroupProcs;
 use crate::error::{FailedStep, JailError, Step};
 use crate::host_mounts::HostMounts;
 use crate::ids::Ids;
@@ -69,13 +69,13 @@ fn namespaced(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> i32) -
     }
     let mut arranged = Arranged::new(jail);
     // SAFETY: the caller promises one thread; the child ends in `run` and never returns here.
-    let (pid, pidfd) = match unsafe { sys::clone(namespaces, arranged.entrances.unified.as_ref()) } {
+    let (pid, pidfd) = match unsafe { sys::clone(namespaces, arranged.procs.unified.as_ref()) } {
         Ok(Cloned::Parent { pid, pidfd }) => (pid, pidfd),
         Ok(Cloned::Child { in_cgroup }) => {
             drop(ours);
             keep_also(&mut kept, &theirs);
-            let entrances = (!in_cgroup).then_some(&arranged.entrances);
-            let confine = || confine(jail, &ids, sources, &program, entrances, &theirs, &kept);
+            let procs = (!in_cgroup).then_some(&arranged.procs);
+            let confine = || confine(jail, &ids, sources, &program, procs, &theirs, &kept);
             run(&theirs, confine, inside)
         }
         Err(error) => {
@@ -146,8 +146,8 @@ pub(crate) fn introduce(ours: &OwnedFd, arranged: &mut Arranged) -> Result<(), F
 }
 
 /// Enters the jail's cgroups, unless there are none to enter. If that fails, the parent is told and removes them.
-pub(crate) fn enter_cgroup(entrances: Option<&CgroupEntrances>, theirs: &OwnedFd) -> Result<(), FailedStep> {
-    let Some(Err(error)) = entrances.map(CgroupEntrances::enter) else { return Ok(()) };
+pub(crate) fn enter_cgroup(procs: Option<&CgroupProcs>, theirs: &OwnedFd) -> Result<(), FailedStep> {
+    let Some(Err(error)) = procs.map(CgroupProcs::enter) else { return Ok(()) };
     let mut account = OUTSIDE.to_vec();
     account.extend(FailedStep::new("enter the sandbox's cgroup", error).encode());
     send(theirs, &account, SendFlags::NOSIGNAL).map(drop).step(|| "report that the sandbox has no cgroup".into())
@@ -208,7 +208,7 @@ fn confine(
     ids: &Ids,
     sources: Option<HostMounts>,
     program: &seccompiler::BpfProgram,
-    entrances: Option<&CgroupEntrances>,
+    procs: Option<&CgroupProcs>,
     theirs: &OwnedFd,
     kept: &[RawFd],
 ) -> Result<(), FailedStep> {
@@ -216,7 +216,7 @@ fn confine(
     // ordinary user from writing our id maps.)
     privileges::tie_to_maker()?;
     await_go(theirs)?;
-    enter_cgroup(entrances, theirs)?;
+    enter_cgroup(procs, theirs)?;
     become_inside_user(ids.privileged())?;
     sys::reset_signals().step(|| "reset the signals".into())?;
     sys::replace_environment(&jail.environment()).step(|| "replace the environment".into())?;

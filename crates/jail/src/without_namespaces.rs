@@ -11,9 +11,9 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::cgroup::CgroupEntrances;
+use crate::cgroup::CgroupProcs;
 use crate::error::{FailedStep, JailError, Step};
-use crate::ids::Who;
+use crate::ids::HostUser;
 use crate::jail::{Jail, Network};
 use crate::jailed::Jailed;
 use crate::landlock::Openable;
@@ -37,22 +37,22 @@ pub(crate) fn spawn(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> 
         let reason = "must be set: a jail without namespaces has no temporary workspace";
         return Err(JailError::invalid("workspace", "", reason));
     };
-    let who = Who::of(jail)?;
+    let user = HostUser::of(jail)?;
     let alone = LandlockProfile { unix: true, network: jail.network != Network::None, metadata: true };
     let program = seccomp::compile(Profile::Landlock(alone))?;
     let openable = openable(jail)?;
     let (ours, theirs) = handshake()?;
     let mut arranged = Arranged::new(jail);
     // SAFETY: the caller promises one thread; the child ends in `guard` and never returns here.
-    let (pid, pidfd) = match unsafe { sys::clone(0, arranged.entrances.unified.as_ref()) } {
+    let (pid, pidfd) = match unsafe { sys::clone(0, arranged.procs.unified.as_ref()) } {
         Ok(Cloned::Parent { pid, pidfd }) => (pid, pidfd),
         Ok(Cloned::Child { in_cgroup }) => {
             drop(ours);
             keep_also(&mut kept, &theirs);
             let guardian = rustix::process::getpid();
-            let entrances = (!in_cgroup).then_some(&arranged.entrances);
-            guard(&theirs, entrances, || {
-                let confine = || confine(jail, workspace, &who, &openable, &program, guardian, &kept);
+            let procs = (!in_cgroup).then_some(&arranged.procs);
+            guard(&theirs, procs, || {
+                let confine = || confine(jail, workspace, &user, &openable, &program, guardian, &kept);
                 run(&theirs, confine, inside)
             })
         }
@@ -65,7 +65,7 @@ pub(crate) fn spawn(jail: &Jail, mut kept: Vec<RawFd>, inside: impl FnOnce() -> 
     drop(theirs);
     let introduced = introduce(&ours, &mut arranged);
     let (cgroup, limits) = arranged.in_force(jail);
-    finish(Jailed { pid, pidfd, cgroup, limits, host_uid: who.uid, exit: None, end_by: Signal::TERM }, introduced)
+    finish(Jailed { pid, pidfd, cgroup, limits, host_uid: user.uid, exit: None, end_by: Signal::TERM }, introduced)
 }
 
 fn openable(jail: &Jail) -> Result<Openable, FailedStep> {
@@ -84,7 +84,7 @@ fn openable(jail: &Jail) -> Result<Openable, FailedStep> {
 }
 
 /// The guardian: starts the first process, waits until that ends or TERM arrives, and ends all others.
-fn guard(theirs: &OwnedFd, entrances: Option<&CgroupEntrances>, first: impl FnOnce()) -> ! {
+fn guard(theirs: &OwnedFd, procs: Option<&CgroupProcs>, first: impl FnOnce()) -> ! {
     let guarded = || -> Result<std::ffi::c_int, FailedStep> {
         // Both reasons to end arrive as signals, which are taken one by one below.
         sys::block_signals().step(|| "block the signals".into())?;
@@ -92,7 +92,7 @@ fn guard(theirs: &OwnedFd, entrances: Option<&CgroupEntrances>, first: impl FnOn
             .step(|| "set the parent-death signal".into())?;
         await_go(theirs)?;
         check_maker(theirs)?;
-        enter_cgroup(entrances, theirs)?;
+        enter_cgroup(procs, theirs)?;
         rustix::process::set_child_subreaper(Some(rustix::process::getpid())).step(|| "become a subreaper".into())?;
         // SAFETY: one thread; the child ends in `run`.
         let first = match unsafe { sys::clone(0, None) }.step(|| "start a process".into())? {
@@ -136,7 +136,7 @@ fn guard(theirs: &OwnedFd, entrances: Option<&CgroupEntrances>, first: impl FnOn
 fn confine(
     jail: &Jail,
     workspace: &Path,
-    who: &Who,
+    user: &HostUser,
     openable: &Openable,
     program: &seccompiler::BpfProgram,
     guardian: Pid,
@@ -146,7 +146,7 @@ fn confine(
     sys::replace_environment(&jail.environment()).step(|| "replace the environment".into())?;
     rustix::process::umask(Mode::from_raw_mode(0o022));
     rustix::process::setsid().step(|| "start a session".into())?;
-    who.switch()?;
+    user.switch()?;
     sys::join_new_keyring().step(|| "leave the session's keyring".into())?;
     rustix::process::chdir(workspace).step(|| format!("enter {}", workspace.display()))?;
     limits::apply(jail)?;

@@ -1,13 +1,19 @@
 //! The keys that sign tokens for podbayd at a pod's address.
 
+use std::io::{self, Read};
+use std::path::Path;
+
 use podbay_proto::layout::listen_env;
 pub use podbay_proto::token::{KeyError, PrivateKey, PublicKey};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::names;
 
 /// The key of a Secret that holds the private key.
 pub const SECRET_KEY: &str = "private-key";
+
+/// The largest file with private keys.
+const LARGEST_FILE: u64 = 4 << 10;
 
 /// Makes a new key.
 pub fn generate() -> PrivateKey {
@@ -25,6 +31,21 @@ pub fn secret_manifest(name: &str, key: &PrivateKey) -> Result<String> {
          Opaque\nstringData:\n  {SECRET_KEY}: {}\n",
         key.secret_text()
     ))
+}
+
+/// The private keys in the file that `cluster.private_key_file` names.
+///
+/// # Errors
+/// When it can't be read, or has no key.
+pub(crate) fn read_keys(path: &Path) -> Result<Vec<PrivateKey>> {
+    let read = || -> io::Result<String> {
+        let mut text = String::new();
+        std::fs::File::open(path)?.take(LARGEST_FILE).read_to_string(&mut text)?;
+        Ok(text)
+    };
+    let bad =
+        |why: &dyn std::fmt::Display| Error::Config(format!("cluster.private_key_file {}: {why}", path.display()));
+    PrivateKey::parse_all(&read().map_err(|error| bad(&error))?).map_err(|error| bad(&error))
 }
 
 /// The environment of a podbayd that listens and lets nobody in: nobody has its private key.

@@ -16,7 +16,7 @@ use kube::api::{DeleteParams, ListParams};
 use podbay_client::files::Read;
 use podbay_client::provider::Provider;
 use podbay_k8s::agent_sandbox::{AgentSandbox, Config};
-use podbay_k8s::channel::in_cluster::Connection;
+use podbay_k8s::channel::Connection;
 use podbay_k8s::keys::PrivateKey;
 use podbay_k8s::{Access, Cluster};
 use rig::faults::{start_api_server, stop_api_server};

@@ -17,7 +17,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use crate::error::{Error, Result};
 use crate::home::Home;
 use crate::options::{Options, default_limits};
-use crate::podbayd_program::Program;
+use crate::podbayd_program::PodbaydProgram;
 
 /// How long a program that was written just now may be busy.
 const BUSY: Duration = Duration::from_secs(2);
@@ -145,7 +145,7 @@ async fn supervise(home: &Home, options: &Options, dir: &Path, listener: UnixLis
 }
 
 /// Starts the supervisor, which detaches itself: the process started here ends at once.
-async fn start(podbayd: &Program, dir: &Path, listener: OwnedFd, leash: OwnedFd) -> Result<ExitStatus> {
+async fn start(podbayd: &PodbaydProgram, dir: &Path, listener: OwnedFd, leash: OwnedFd) -> Result<ExitStatus> {
     let log = fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(dir.join(LOG));
     let log = log.map_err(Error::home(dir, "can't create the supervisor's log"))?;
     let mut command = tokio::process::Command::new(podbayd.to_run());

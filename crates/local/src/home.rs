@@ -7,7 +7,7 @@ use std::sync::Arc;
 use podbay_supervision::{NEW, SANDBOXES};
 
 use crate::error::{Error, Result};
-use crate::podbayd_program::{self, Program};
+use crate::podbayd_program::{self, PodbaydProgram};
 use crate::trusted_dir;
 
 /// In the home: the directory of podbayd's program.
@@ -73,7 +73,7 @@ impl Home {
     }
 
     /// podbayd's program, written to the home if it isn't there.
-    pub(crate) fn podbayd(&self) -> Result<Program> {
+    pub(crate) fn podbayd(&self) -> Result<PodbaydProgram> {
         podbayd_program::open_or_write(self.programs.as_fd(), &self.path.join(PROGRAMS))
     }
 }

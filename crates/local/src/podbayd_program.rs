@@ -17,12 +17,12 @@ use crate::error::{Error, Result};
 use crate::trusted_dir;
 
 /// podbayd's file, held open: the file that runs is the one that was checked.
-pub(crate) struct Program {
+pub(crate) struct PodbaydProgram {
     file: OwnedFd,
     path: PathBuf,
 }
 
-impl Program {
+impl PodbaydProgram {
     /// A path that runs it while this value lives.
     pub(crate) fn to_run(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
@@ -35,14 +35,14 @@ impl Program {
 }
 
 /// Opens podbayd in the directory of programs, and writes it first where this build's isn't there.
-pub(crate) fn open_or_write(programs: BorrowedFd<'_>, dir: &Path) -> Result<Program> {
+pub(crate) fn open_or_write(programs: BorrowedFd<'_>, dir: &Path) -> Result<PodbaydProgram> {
     let arch = std::env::consts::ARCH;
     let bytes = podbay_embed::daemon(arch).ok_or(Error::NoDaemon(arch))?;
     let digest = podbay_embed::digest(arch).ok_or(Error::NoDaemon(arch))?;
     let name = format!("podbayd-{}", &digest[..16]);
     let path = dir.join(&name);
     if let Some(file) = existing(programs, &name, bytes) {
-        return Ok(Program { file, path });
+        return Ok(PodbaydProgram { file, path });
     }
     let temporary = temporary(&name);
     write(programs, &temporary, bytes)
@@ -50,7 +50,7 @@ pub(crate) fn open_or_write(programs: BorrowedFd<'_>, dir: &Path) -> Result<Prog
         .map_err(Error::home(&path, "can't write podbayd"))?;
     let changed = || io::Error::new(io::ErrorKind::InvalidData, "another process replaced it");
     let file = existing(programs, &name, bytes).ok_or_else(changed);
-    Ok(Program { file: file.map_err(Error::home(&path, "can't use podbayd"))?, path })
+    Ok(PodbaydProgram { file: file.map_err(Error::home(&path, "can't use podbayd"))?, path })
 }
 
 fn existing(programs: BorrowedFd<'_>, name: &str, bytes: &[u8]) -> Option<OwnedFd> {

@@ -97,7 +97,7 @@ fn await_end(id: &str, started: &Started) -> Result<()> {
     let Some(pid) = i32::try_from(started.first).ok().and_then(Pid::from_raw) else { return Ok(()) };
     let Ok(pidfd) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return Ok(()) };
     // Another process may have the id by now. The descriptor refers to whichever it is.
-    if started.first_began.is_none() || podbay_jail::start_time(started.first) != started.first_began {
+    if started.first_began.is_none() || podbay_jail::process_tree::start_time(started.first) != started.first_began {
         return Ok(());
     }
     // The first process of a sandbox without namespaces ends the others on TERM; if it were killed, it couldn't.

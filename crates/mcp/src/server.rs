@@ -84,8 +84,8 @@ impl ServerHandler for Server {
         request: InitializeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
-        if let Some(place) = activity::place(&context) {
-            self.session.take(place);
+        if let Some(slot) = activity::slot(&context) {
+            self.session.take(slot);
         }
         context.peer.set_peer_info(request.clone());
         self.negotiate_initialize(&request)
@@ -127,7 +127,7 @@ impl ServerHandler for Server {
     ) -> Result<ListResourcesResult, ErrorData> {
         let _active = activity::of(&context);
         let session = self.session()?;
-        let Some(_place) = session.enter() else { return Err(crowded()) };
+        let Some(_running) = session.enter() else { return Err(crowded()) };
         let listed = resources::list(session).await.map_err(|failure| refused(&failure))?;
         Ok(ListResourcesResult::with_all_items(listed))
     }
@@ -147,7 +147,7 @@ impl ServerHandler for Server {
     ) -> Result<ReadResourceResponse, ErrorData> {
         let _active = activity::of(&context);
         let session = self.session()?;
-        let Some(_place) = session.enter() else { return Err(crowded()) };
+        let Some(_running) = session.enter() else { return Err(crowded()) };
         match resources::read(session, &request.uri).await {
             Ok(Some(result)) => Ok(result.into()),
             Ok(None) => {

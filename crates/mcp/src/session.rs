@@ -11,11 +11,11 @@ use crate::options::Options;
 /// How many tool calls of one session run at once. Further ones are refused.
 const AT_ONCE: usize = 64;
 
-/// A place among a server's sessions. It is free again when whoever shares it has let go of it.
-pub(crate) type Place = Arc<OwnedSemaphorePermit>;
+/// One of the sessions that a server allows. It is free again when whoever shares it has let go of it.
+pub(crate) type SessionSlot = Arc<OwnedSemaphorePermit>;
 
-/// Where sandboxes go whose session ended, to be deleted. Until then they keep the session's place.
-pub(crate) type Leftovers = mpsc::UnboundedSender<(LazySandbox, Place)>;
+/// Where sandboxes go whose session ended, to be deleted. Until then they keep the session's slot.
+pub(crate) type Leftovers = mpsc::UnboundedSender<(LazySandbox, SessionSlot)>;
 
 /// One MCP session: a sandbox that is created when the first tool needs it.
 #[derive(Debug)]
@@ -32,12 +32,12 @@ pub(crate) struct Session {
 #[derive(Debug)]
 struct Counted {
     /// None before the session is opened.
-    place: OnceLock<Place>,
+    slot: OnceLock<SessionSlot>,
     leftovers: Leftovers,
 }
 
 impl Session {
-    /// A session without a sandbox so far. With `leftovers` it is one of many: it can be used once it has a place among them, and
+    /// A session without a sandbox so far. With `leftovers` it is one of many: it can be used once it has a slot, and
     /// when it is dropped its sandbox goes there.
     pub(crate) fn new(podbay: &Podbay, options: &Arc<Options>, leftovers: Option<Leftovers>) -> Self {
         Self {
@@ -45,21 +45,21 @@ impl Session {
             options: options.clone(),
             lazy: RwLock::new(podbay.lazy(wanted(options))),
             calls: Semaphore::new(AT_ONCE),
-            counted: leftovers.map(|leftovers| Counted { place: OnceLock::new(), leftovers }),
+            counted: leftovers.map(|leftovers| Counted { slot: OnceLock::new(), leftovers }),
         }
     }
 
-    /// Takes its place among a server's sessions.
-    pub(crate) fn take(&self, place: Place) {
+    /// Takes one of the server's slots for sessions.
+    pub(crate) fn take(&self, slot: SessionSlot) {
         if let Some(counted) = &self.counted {
             // The first one counts: a client may initialize twice.
-            let _ = counted.place.set(place);
+            let _ = counted.slot.set(slot);
         }
     }
 
     /// Whether it may be used. A request outside of every session has a `Session` too, which nobody has opened or counted.
     pub(crate) fn is_open(&self) -> bool {
-        self.counted.as_ref().is_none_or(|counted| counted.place.get().is_some())
+        self.counted.as_ref().is_none_or(|counted| counted.slot.get().is_some())
     }
 
     /// What the server allows.
@@ -72,7 +72,7 @@ impl Session {
         self.options.sandbox.is_none()
     }
 
-    /// A place for one more tool call; none when too many run.
+    /// Room for one more tool call; none when too many run.
     pub(crate) fn enter(&self) -> Option<SemaphorePermit<'_>> {
         self.calls.try_acquire().ok()
     }
@@ -125,11 +125,11 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if let Some(Counted { mut place, leftovers }) = self.counted.take()
-            && let Some(place) = place.take()
+        if let Some(Counted { mut slot, leftovers }) = self.counted.take()
+            && let Some(slot) = slot.take()
         {
             // A server that has ended deletes nothing any more; what is left ends by its leash or its lifetime.
-            let _ = leftovers.send((self.lazy(), place));
+            let _ = leftovers.send((self.lazy(), slot));
         }
     }
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use podbay_client::description::Description;
 use podbay_client::provider::{Cleaned, Listed, Page, Pending, PoolStatus, Provided, Provider, Query, Stats, Wanted};
-use podbay_client::{Origin, Owner, Result, Sandbox};
+use podbay_client::{Error, ErrorCode, Origin, Owner, Result, Sandbox};
 use tokio::sync::OnceCell;
 
 use crate::audit::{Audit, RecordedEffect};
 use crate::builder::Builder;
-use crate::config::{Config, Mode};
+use crate::config::{Config, Mode, how_to_get_a_pool, how_to_suspend};
 use crate::guard::{self, Lifecycle};
 use crate::lazy::LazySandbox;
 use crate::policy::Policy;
@@ -239,7 +239,7 @@ impl Podbay {
     /// # Errors
     /// `unsupported` where a mode can't; `SandboxNotFound`.
     pub async fn suspend(&self, id: &str) -> Result<()> {
-        let work = async { self.0.provider().await?.suspend(id).await };
+        let work = async { self.0.provider().await?.suspend(id).await.map_err(advise(how_to_suspend)) };
         self.0.recorded(Lifecycle::Suspend, id, work, |()| RecordedEffect::changed(true)).await
     }
 
@@ -248,7 +248,7 @@ impl Podbay {
     /// # Errors
     /// `unsupported` where a mode can't; `SandboxNotFound`.
     pub async fn resume(&self, id: &str) -> Result<()> {
-        let work = async { self.0.provider().await?.resume(id).await };
+        let work = async { self.0.provider().await?.resume(id).await.map_err(advise(how_to_suspend)) };
         self.0.recorded(Lifecycle::Resume, id, work, |()| RecordedEffect::changed(true)).await
     }
 
@@ -282,7 +282,7 @@ impl Podbay {
     /// # Errors
     /// `unsupported` where there is no pool; otherwise when it can't be filled.
     pub async fn refill(&self) -> Result<PoolStatus> {
-        let work = async { self.0.provider().await?.refill().await };
+        let work = async { self.0.provider().await?.refill().await.map_err(advise(how_to_get_a_pool)) };
         self.0.recorded(Lifecycle::Refill, "", work, |_| RecordedEffect::default()).await
     }
 
@@ -308,6 +308,17 @@ impl Podbay {
 /// be deleted.
 pub(crate) fn new_id() -> String {
     format!("pb-{:016x}", rand::random::<u64>())
+}
+
+/// Adds what to do to the failure of a provider that can't do something at all: only the table of modes knows which ones can.
+fn advise(advice: fn() -> String) -> impl FnOnce(Error) -> Error {
+    move |error| match error {
+        Error::Operation(mut failure) if failure.code == ErrorCode::Unsupported => {
+            failure.message = format!("{}: {}", failure.message, advice());
+            Error::Operation(failure)
+        }
+        error => error,
+    }
 }
 
 impl Inner {

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Service;
 use kube::Api;
 
 use podbay::k8s::agent_sandbox::{AgentSandbox, Config, Features};
-use podbay::k8s::channel::in_cluster::Connection;
+use podbay::k8s::channel::Connection;
 use podbay::k8s::install::{Install, PodSecurity, Template};
 use podbay::k8s::keys::PrivateKey;
 use podbay::k8s::raw;

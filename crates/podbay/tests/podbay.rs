@@ -55,7 +55,14 @@ async fn a_sandbox_is_created_found_listed_described_and_deleted() {
     assert_eq!(podbay.describe("box").await.unwrap().listed.id, "box");
     assert_eq!(podbay.stats(Duration::from_secs(300)).await.unwrap().running, 1);
     assert_eq!(podbay.pool_status().await.unwrap().total, 0);
-    assert_eq!(podbay.refill().await.unwrap_err().code(), Some(ErrorCode::Unsupported));
+    for (error, what, advice) in [
+        (podbay.refill().await.unwrap_err(), "has no warm pool", "use mode raw and set raw.warm_pool_size"),
+        (podbay.suspend("box").await.unwrap_err(), "can't suspend sandboxes", "use mode agent-sandbox"),
+        (podbay.resume("box").await.unwrap_err(), "can't resume sandboxes", "use mode agent-sandbox"),
+    ] {
+        assert_eq!(error.code(), Some(ErrorCode::Unsupported));
+        assert_eq!(error.to_string(), format!("mode local {what}: {advice}"));
+    }
     assert_eq!(podbay.cleanup(None).await.unwrap().kept, 1);
 
     assert!(found.destroy().await.unwrap());

@@ -4,7 +4,7 @@
 
 mod suite;
 
-use podbay::k8s::channel::in_cluster::Connection;
+use podbay::k8s::channel::Connection;
 use podbay::k8s::raw::{Config, Features, Raw};
 use podbay::k8s::{Access, Cluster};
 use podbay::provider::{Provider, Wanted};

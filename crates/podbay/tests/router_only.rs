@@ -14,8 +14,8 @@ use kube::Api;
 use podbay::Podbay;
 use podbay::k8s::Cluster;
 use podbay::k8s::agent_sandbox::{AgentSandbox, Config, Features};
-use podbay::k8s::channel::in_cluster::Connection;
-use podbay::k8s::doctor::{Depth, Doctor, Report, State, Trial};
+use podbay::k8s::channel::Connection;
+use podbay::k8s::doctor::{CheckState, Depth, Doctor, DoctorReport, Trial};
 use podbay::k8s::install::{Install, Template};
 use podbay::k8s::keys::PrivateKey;
 use podbay::k8s::raw;
@@ -194,7 +194,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
-fn state(report: &Report, check: &str) -> Option<State> {
+fn state(report: &DoctorReport, check: &str) -> Option<CheckState> {
     report.findings.iter().filter(|finding| finding.check == check).map(|finding| finding.state).max()
 }
 
@@ -308,14 +308,17 @@ async fn the_doctor_tries_the_router(inside: &Inside) {
         Doctor::agent_sandbox_with(cluster, config, trial).unwrap().examine(Depth::Full).await
     };
     let report = examine(Some(&inside.sandboxes[0].1), None).await;
-    assert!(report.usable && state(&report, "hold") == Some(State::Ok), "{report:?}");
-    assert_eq!((state(&report, "cluster"), state(&report, "channel")), (Some(State::Skipped), Some(State::Ok)));
+    assert!(report.usable && state(&report, "hold") == Some(CheckState::Ok), "{report:?}");
+    assert_eq!(
+        (state(&report, "cluster"), state(&report, "channel")),
+        (Some(CheckState::Skipped), Some(CheckState::Ok))
+    );
     let report = examine(None, None).await;
-    assert!(report.usable && state(&report, "channel") == Some(State::Skipped), "{report:?}");
+    assert!(report.usable && state(&report, "channel") == Some(CheckState::Skipped), "{report:?}");
     let report = examine(Some(&inside.sandboxes[2].1), None).await;
     assert!(!report.usable && state(&report, "hold").is_none(), "{report:?}");
     let report = examine(None, Some("http://127.0.0.1:1")).await;
-    let found = report.findings.iter().find(|finding| finding.state == State::Failed).unwrap();
+    let found = report.findings.iter().find(|finding| finding.state == CheckState::Failed).unwrap();
     assert!(found.detail.contains("127.0.0.1:1") && found.fix.is_some(), "{report:?}");
 }
 
@@ -361,7 +364,7 @@ async fn a_token_without_a_pod_opens_nothing_else() {
         let report = Doctor::agent_sandbox_with(cluster, config, trial).unwrap().examine(Depth::Full).await;
         assert!(report.usable, "{report:?}");
         for check in ["channel", "hold", "ports"] {
-            assert_eq!(state(&report, check), Some(State::Ok), "{report:?}");
+            assert_eq!(state(&report, check), Some(CheckState::Ok), "{report:?}");
         }
         let channel = report.findings.iter().find(|finding| finding.check == "channel").unwrap();
         assert_eq!(channel.what, "connection tunnel");

@@ -12,8 +12,8 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams};
 use podbay::files::{Download, Ls, Read, Write};
 use podbay::k8s::agent_sandbox::{AgentSandbox, Config, Features, Runtime};
-use podbay::k8s::channel::in_cluster::Connection;
-use podbay::k8s::doctor::{Depth, Doctor, State};
+use podbay::k8s::channel::Connection;
+use podbay::k8s::doctor::{CheckState, Depth, Doctor};
 use podbay::k8s::install::{Install, PodSecurity};
 use podbay::k8s::keys::PrivateKey;
 use podbay::k8s::{Access, Cluster};
@@ -94,9 +94,9 @@ async fn the_suite_by_the_stock_runtime_through_a_tunnel() {
         let finding = report.findings.iter().find(|finding| finding.what == what);
         finding.map_or_else(|| panic!("{what}: {report:?}"), |finding| (finding.state, finding.detail.clone()))
     };
-    assert_eq!(found("connection tunnel, over the stock runtime").0, State::Ok, "{report:?}");
+    assert_eq!(found("connection tunnel, over the stock runtime").0, CheckState::Ok, "{report:?}");
     let (state, detail) = found("the stock runtime's API");
-    assert!(state == State::Warning && detail.contains("no authentication"), "{detail}");
+    assert!(state == CheckState::Warning && detail.contains("no authentication"), "{detail}");
     assert!(!report.findings.iter().any(|finding| finding.what.contains("pods/exec")), "{report:?}");
 }
 

@@ -9,10 +9,12 @@
 #![cfg(target_os = "linux")]
 
 mod directory;
+mod host_dirs;
 mod record;
 
 pub use directory::{
     CONTROL, DirectoryIdentity, LOG, NEW, SANDBOXES, SOCKET, SPEC, STARTED, is_supervised, mark_supervised,
     remove_sandbox, remove_tree,
 };
+pub use host_dirs::make_host_dirs;
 pub use record::{Spec, StartReport, Started};

@@ -17,21 +17,21 @@ from deepagents.backends.sandbox import BaseSandbox
 
 from podbay.deepagents import PodbaySandbox
 
-TWINS = [
+PAIRS = [
     "ls", "read", "write", "edit", "delete", "glob", "grep", "upload_files", "download_files", "execute",
     "execute_with_offload",
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize("name", PAIRS)
 def test_signatures(name):
     ours, theirs = getattr(PodbaySandbox, name), getattr(BaseSandbox, name)
-    twin, their_twin = getattr(PodbaySandbox, f"a{name}"), getattr(BaseSandbox, f"a{name}")
+    ours_async, their_async = getattr(PodbaySandbox, f"a{name}"), getattr(BaseSandbox, f"a{name}")
     assert name in vars(PodbaySandbox)
     assert f"a{name}" in vars(PodbaySandbox)
-    assert inspect.iscoroutinefunction(twin)
+    assert inspect.iscoroutinefunction(ours_async)
     shape = [(p.name, p.kind, p.default) for p in inspect.signature(theirs).parameters.values()]
-    for method in (ours, twin, their_twin):
+    for method in (ours, ours_async, their_async):
         assert [(p.name, p.kind, p.default) for p in inspect.signature(method).parameters.values()] == shape
 
 
@@ -111,8 +111,8 @@ async def test_results(local, tree, name, arguments):
     arguments = filled(arguments, tree)
     # Write once before, so that both calls find the file.
     getattr(local, name)(*arguments)
-    ours, twins = getattr(local, name)(*arguments), await getattr(local, f"a{name}")(*arguments)
-    assert without_times(ours) == without_times(twins)
+    ours, ours_async = getattr(local, name)(*arguments), await getattr(local, f"a{name}")(*arguments)
+    assert without_times(ours) == without_times(ours_async)
 
 
 def without_times(result):

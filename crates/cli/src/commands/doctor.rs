@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use podbay::config::Config;
-use podbay::k8s::doctor::{Depth, Doctor, State, Trial};
+use podbay::k8s::doctor::{CheckState, Depth, Doctor, Trial};
 
 use crate::failure::Failure;
 use crate::local_mode::{self, Isolation};
@@ -83,10 +83,10 @@ async fn cluster(arguments: &Arguments, doctor: Doctor, output: &Output) -> Resu
     let mut table = Table::new(&["", "WHAT", "FOUND"]);
     for finding in &report.findings {
         let mark = match finding.state {
-            State::Ok => (Style::Good, "ok"),
-            State::Skipped => (Style::Dim, "-"),
-            State::Warning => (Style::Warning, "warn"),
-            State::Failed => (Style::Bad, "fail"),
+            CheckState::Ok => (Style::Good, "ok"),
+            CheckState::Skipped => (Style::Dim, "-"),
+            CheckState::Warning => (Style::Warning, "warn"),
+            CheckState::Failed => (Style::Bad, "fail"),
         };
         // What the cluster recorded comes in more lines, below.
         let first = finding.detail.lines().next().unwrap_or_default();

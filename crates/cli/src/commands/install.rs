@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use podbay::config::Config;
-use podbay::k8s::channel::in_cluster::Connection;
+use podbay::k8s::channel::Connection;
 use podbay::k8s::install::{DEFAULT_NAMESPACE, Install, PodSecurity, Template};
 use podbay::k8s::keys::PublicKey;
 use podbay::k8s::rights::ModeNeeds;
@@ -112,7 +112,7 @@ struct AgentSandboxArguments {
     #[arg(long)]
     tunnel: bool,
 
-    /// Let the account get Gateways in agent_sandbox.gateway_namespace, and admit the router, whatever cluster.connection is
+    /// Let the account read Gateways in agent_sandbox.gateway_namespace, and admit the router, whatever cluster.connection is
     #[arg(long)]
     gateway: bool,
 

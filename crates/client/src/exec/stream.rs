@@ -7,7 +7,7 @@ use bytes::Bytes;
 use podbay_proto::exec::{Attach, Command, ExecId, Info, Input, Signal, State, Stream, Target};
 use podbay_proto::record::{Record, RecordReader};
 
-use super::{SIGKILL, restarted, settle_instance};
+use super::{SIGKILL, rerun_only_on_same_instance, restarted};
 use crate::connection::{Answer, Failure, Purpose};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -106,7 +106,7 @@ impl Exec {
     async fn try_connect(&mut self) -> Result<(), Failure> {
         let connection = self.session.connection(Purpose::Shared).await?;
         let request = self.permit.request_mut();
-        settle_instance(&mut self.instance, &connection.welcome.instance, &mut request.command);
+        rerun_only_on_same_instance(&mut self.instance, &connection.welcome.instance, &mut request.command);
         request.offset = self.offset;
         let answer = connection.ask(&self.permit, None, Bytes::new()).await?;
         self.started = true;

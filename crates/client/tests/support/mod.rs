@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
+mod kill_below;
+
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -15,6 +17,8 @@ use podbay_client::{Sandbox, UnixChannel};
 use podbay_proto::body::{MessageBody, Payload};
 use podbay_proto::message::encode_head;
 use tokio::net::UnixListener;
+
+pub use kill_below::kill_below;
 
 /// podbayd as a file, one for all tests of a binary.
 pub fn podbayd() -> &'static Path {
@@ -114,25 +118,6 @@ impl Drop for Daemon {
         let _ = self.child.wait();
         // Whatever its commands left has the state directory, where shims live, or the test's directory in its own.
         kill_below(self.dir.path());
-    }
-}
-
-/// Ends every process whose working directory lies below a path: shims and commands of a test.
-pub fn kill_below(path: &Path) {
-    for _ in 0..50 {
-        let mut found = false;
-        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
-            let Ok(cwd) = std::fs::read_link(format!("/proc/{pid}/cwd")) else { continue };
-            if cwd.starts_with(path) && pid != std::process::id() as i32 {
-                found = true;
-                let _ = Command::new("kill").args(["-9", &pid.to_string()]).stderr(Stdio::null()).status();
-            }
-        }
-        if !found {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }
 

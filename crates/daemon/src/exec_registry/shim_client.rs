@@ -6,6 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use podbay_jail::process_tree;
 use podbay_proto::exec::{Info, Signalled, Target};
 use podbay_proto::message::{HeadReader, decode_head, encode_head};
 use podbay_proto::record::RecordReader;
@@ -15,8 +16,7 @@ use tokio::net::UnixStream;
 
 use super::start::socket;
 use super::{ExecRegistry, Watched};
-use crate::process_tree;
-use crate::shim_protocol::{MAX_PROCESSES, MAX_REPORT, Report, Request};
+use crate::shim_protocol::{MAX_PROCESSES, MAX_REPORT, Request, ShimReport};
 
 /// How long a shim may take to answer. A healthy one takes a fraction of a millisecond.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -81,7 +81,7 @@ impl ExecRegistry {
     /// Describes a command: by its shim's answer or, if there is none, by what podbayd itself knows.
     pub async fn status(self: &Arc<Self>, watched: &Arc<Watched>) -> Info {
         match ask_soon(watched, &Request::Status).await {
-            Ok(Report::Ended { outcome, processes }) => self.info(watched, Some((outcome, processes))),
+            Ok(ShimReport::Ended { outcome, processes }) => self.info(watched, Some((outcome, processes))),
             answer => {
                 // A shim that hangs up is about to exit, and podbayd about to learn why.
                 if !matches!(&answer, Err(error) if error.kind() == io::ErrorKind::TimedOut) {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use podbay_jail::process_tree;
 use podbay_proto::exec::{Command, ExecId, Program};
 use podbay_proto::layout::EXEC_DIR;
 use podbay_proto::{RawPath, Result};
@@ -16,12 +17,12 @@ use rustix::process::Signal;
 
 use super::watch::Line;
 use super::{ExecRegistry, Found, Watched, exec_io};
-use crate::exec_store::record::{self, Begun, RECORD, Record};
+use crate::exec_store::record::{self, Begun, ExecRecord, RECORD};
 use crate::exec_store::{directory, log, retention};
-use crate::shim_protocol::{Report, Request, StartCommand};
+use crate::shim_protocol::{Request, ShimReport, StartCommand};
 use crate::stderr_log::log_error;
+use crate::sys;
 use crate::zygote::Zygote;
-use crate::{process_tree, sys};
 
 /// The longest argument that the kernel takes, including its final NUL.
 const MAX_ARGUMENT: usize = 128 << 10;
@@ -73,7 +74,7 @@ impl ExecRegistry {
         command: Command,
     ) -> io::Result<(ShimFiles, StartCommand)> {
         let record = directory::create(&dir, RECORD)?;
-        let outcome_at = self.reserve.with_room(self.directory.state(), || Record::begin(&record, begun))?;
+        let outcome_at = self.reserve.with_room(self.directory.state(), || ExecRecord::begin(&record, begun))?;
         self.reserve.fill(self.directory.state());
         let output = directory::create(&dir, log::OUTPUT)?;
         let script = match &command.program {
@@ -122,7 +123,7 @@ impl ExecRegistry {
             Err(error) => {
                 let outcome =
                     record::not_started(format_args!("podbayd couldn't start a process for the command: {error}"));
-                if let Err(error) = Record::end(&files.record, outcome_at, &outcome) {
+                if let Err(error) = ExecRecord::end(&files.record, outcome_at, &outcome) {
                     log_error(format_args!("command {}: can't write its outcome: {error}", watched.id));
                 }
                 watched.set_outcome(outcome, Vec::new());
@@ -168,7 +169,7 @@ impl ExecRegistry {
                 }
             };
             match report {
-                Ok(Some(Report::Begun)) => return Ok(line),
+                Ok(Some(ShimReport::Begun)) => return Ok(line),
                 Ok(None) if attempt + 1 < ATTEMPTS => {
                     last = io::Error::other("the zygote couldn't fork a shim");
                     if !zygote.is_alive() {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
+use podbay_jail::process_tree;
 use podbay_proto::exec::{ExecId, Exit, Info, Process, State};
 use podbay_proto::message::{HeadReader, decode_head, encode_head};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
@@ -23,9 +24,8 @@ use tokio::time::Instant;
 
 use super::ExecRegistry;
 use crate::exec_store::log_quota;
-use crate::exec_store::record::{Begun, CommandOutcome, RECORD, Record};
-use crate::process_tree;
-use crate::shim_protocol::{MAX_REPORT, Report, Request};
+use crate::exec_store::record::{Begun, CommandOutcome, ExecRecord, RECORD};
+use crate::shim_protocol::{MAX_REPORT, Request, ShimReport};
 use crate::stderr_log::log_error;
 
 /// How long after its command's deadline a shim has to report the end.
@@ -116,7 +116,7 @@ impl Watched {
 pub struct Line {
     socket: UnixStream,
     reader: HeadReader,
-    ready: VecDeque<Report>,
+    ready: VecDeque<ShimReport>,
     sender: Option<i32>,
 }
 
@@ -141,7 +141,7 @@ impl Line {
     }
 
     /// The next report; nothing when the shim is gone.
-    pub(super) async fn next(&mut self) -> io::Result<Option<Report>> {
+    pub(super) async fn next(&mut self) -> io::Result<Option<ShimReport>> {
         loop {
             if let Some(report) = self.ready.pop_front() {
                 return Ok(Some(report));
@@ -202,10 +202,10 @@ impl ExecRegistry {
             };
             tokio::select! {
                 report = line.next() => match report {
-                    Ok(Some(Report::Begun)) => {}
-                    Ok(Some(Report::Room)) => self.answer_for_room(&mut line).await,
-                    Ok(Some(Report::Ended { outcome, processes })) => watched.set_outcome(outcome, processes),
-                    Ok(Some(Report::Gone)) => clean = true,
+                    Ok(Some(ShimReport::Begun)) => {}
+                    Ok(Some(ShimReport::Room)) => self.answer_for_room(&mut line).await,
+                    Ok(Some(ShimReport::Ended { outcome, processes })) => watched.set_outcome(outcome, processes),
+                    Ok(Some(ShimReport::Gone)) => clean = true,
                     Ok(None) => break,
                     Err(error) => {
                         log_error(format_args!("command {}: its shim sent an invalid message: {error}", watched.id));
@@ -275,7 +275,7 @@ impl ExecRegistry {
     fn forced_outcome(&self, watched: &Watched, cause: Cause) -> CommandOutcome {
         let on_file = self.directory.record(&watched.id);
         // It may have ended at the last moment.
-        if let Ok(Record { outcome: Some(outcome), .. }) = &on_file {
+        if let Ok(ExecRecord { outcome: Some(outcome), .. }) = &on_file {
             return outcome.clone();
         }
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -298,7 +298,7 @@ impl ExecRegistry {
         let outcome = CommandOutcome { state: State::Exited(exit), ..outcome };
         let written = on_file.and_then(|record| {
             let file = self.directory.file(&watched.id, RECORD, rustix::fs::OFlags::WRONLY)?;
-            Record::end(&file, record.outcome_at, &outcome)
+            ExecRecord::end(&file, record.outcome_at, &outcome)
         });
         if let Err(error) = written {
             log_error(format_args!("command {}: can't write its outcome: {error}", watched.id));

@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::log::{self, Log};
-use super::record::{RECORD, Record};
+use super::record::{ExecRecord, RECORD};
 
 /// The shim's socket in a command's directory.
 pub const SOCKET: &str = "ctl";
@@ -93,8 +93,8 @@ impl Directory {
     ///
     /// # Errors
     /// When there is no valid one.
-    pub fn record(&self, id: &ExecId) -> io::Result<Record> {
-        Record::read(&self.file(id, RECORD, OFlags::RDONLY)?)
+    pub fn record(&self, id: &ExecId) -> io::Result<ExecRecord> {
+        ExecRecord::read(&self.file(id, RECORD, OFlags::RDONLY)?)
     }
 
     /// Opens a command's log.

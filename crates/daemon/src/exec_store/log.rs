@@ -15,7 +15,7 @@ use std::os::unix::fs::FileExt;
 
 use podbay_proto::exec::Stream;
 
-use self::index::{Index, Kind};
+use self::index::{Index, RunKind};
 
 /// The file with the output.
 pub const OUTPUT: &str = "output";
@@ -172,12 +172,12 @@ impl Log {
         if offset >= self.layout.head && offset < start {
             return Ok(Some(lose(cursor, start)));
         }
-        let (kind, run_end) = self.index.find(offset).unwrap_or((Kind::Stdout, self.end));
+        let (kind, run_end) = self.index.find(offset).unwrap_or((RunKind::Stdout, self.end));
         let run_end = run_end.min(self.end);
         let stream = match kind {
-            Kind::Stdout => Stream::Stdout,
-            Kind::Stderr => Stream::Stderr,
-            Kind::Lost => return Ok(Some(lose(cursor, run_end))),
+            RunKind::Stdout => Stream::Stdout,
+            RunKind::Stderr => Stream::Stderr,
+            RunKind::Lost => return Ok(Some(lose(cursor, run_end))),
         };
         let (position, follow) = self.layout.place(offset);
         let length = follow.min(run_end - offset).min(most as u64);
@@ -282,7 +282,7 @@ impl LogWriter {
     /// Appends what a command printed. Bytes that can't be written for lack of space count as dropped: a full disk doesn't
     /// stop a command.
     pub fn append(&mut self, stream: Stream, bytes: &[u8]) {
-        let kind = if stream == Stream::Stdout { Kind::Stdout } else { Kind::Stderr };
+        let kind = if stream == Stream::Stdout { RunKind::Stdout } else { RunKind::Stderr };
         let mut rest = bytes;
         while !rest.is_empty() {
             let (position, follow) = self.log.layout.place(self.log.end);
@@ -293,14 +293,14 @@ impl LogWriter {
                 let lost = (piece.len() - written) as u64;
                 self.log.index.cut(self.log.end);
                 // Best effort: the index may need the missing space itself. In memory it is right.
-                let _ = self.note(Kind::Lost, lost);
+                let _ = self.note(RunKind::Lost, lost);
                 self.log.end += lost;
             }
             rest = after;
         }
     }
 
-    fn write(&mut self, kind: Kind, bytes: &[u8], position: u64) -> io::Result<usize> {
+    fn write(&mut self, kind: RunKind, bytes: &[u8], position: u64) -> io::Result<usize> {
         if super::disk_reserve::is_short(&self.log.output) {
             return Err(io::ErrorKind::StorageFull.into());
         }
@@ -323,20 +323,20 @@ impl LogWriter {
     }
 
     /// Records the kind of the next bytes.
-    fn note(&mut self, kind: Kind, length: u64) -> io::Result<()> {
+    fn note(&mut self, kind: RunKind, length: u64) -> io::Result<()> {
         if !self.indexed {
-            if kind == Kind::Stdout {
+            if kind == RunKind::Stdout {
                 return Ok(());
             }
             self.indexed = true;
             if self.log.end > 0 {
-                self.put(Kind::Stdout, self.log.end)?;
+                self.put(RunKind::Stdout, self.log.end)?;
             }
         }
         self.put(kind, self.log.end + length)
     }
 
-    fn put(&mut self, kind: Kind, end: u64) -> io::Result<()> {
+    fn put(&mut self, kind: RunKind, end: u64) -> io::Result<()> {
         let Log { index, layout, record, .. } = &mut self.log;
         if end <= layout.head && index.head_is_full(kind) {
             layout.head = index.head_end();

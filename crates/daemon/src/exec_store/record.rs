@@ -74,7 +74,7 @@ impl CommandOutcome {
 
 /// The content of a record file.
 #[derive(Debug)]
-pub struct Record {
+pub struct ExecRecord {
     /// What was started.
     pub begun: Begun,
     /// How it ended, if that was written.
@@ -83,7 +83,7 @@ pub struct Record {
     pub outcome_at: u64,
 }
 
-impl Record {
+impl ExecRecord {
     /// Writes the first line, and blanks for the second. Returns the second line's offset.
     ///
     /// # Errors
@@ -172,15 +172,15 @@ mod tests {
     fn a_half_written_outcome_is_none() {
         let file = tempfile::tempfile().unwrap();
         let begun = Begun::now(&Command::shell("true"));
-        let at = Record::begin(&file, &begun).unwrap();
-        assert!(Record::read(&file).unwrap().outcome.is_none());
+        let at = ExecRecord::begin(&file, &begun).unwrap();
+        assert!(ExecRecord::read(&file).unwrap().outcome.is_none());
         let whole = line(&CommandOutcome::failed(Error::new(ErrorCode::Io, "x"))).unwrap();
         for cut in 0..whole.len() {
             file.write_all_at(&whole[..cut], at).unwrap();
-            assert!(Record::read(&file).unwrap().outcome.is_none(), "{cut}");
+            assert!(ExecRecord::read(&file).unwrap().outcome.is_none(), "{cut}");
         }
         file.write_all_at(&whole, at).unwrap();
-        let record = Record::read(&file).unwrap();
+        let record = ExecRecord::read(&file).unwrap();
         assert!(record.outcome.is_some());
         assert_eq!((record.begun.started_ms, record.outcome_at), (begun.started_ms, at));
     }
@@ -188,9 +188,9 @@ mod tests {
     #[test]
     fn an_outcome_always_has_room() {
         let file = tempfile::tempfile().unwrap();
-        let at = Record::begin(&file, &Begun::now(&Command::shell("x".repeat(100_000)))).unwrap();
-        Record::end(&file, at, &outcome(&"ü\n\"".repeat(10_000))).unwrap();
-        let read = Record::read(&file).unwrap().outcome.unwrap();
+        let at = ExecRecord::begin(&file, &Begun::now(&Command::shell("x".repeat(100_000)))).unwrap();
+        ExecRecord::end(&file, at, &outcome(&"ü\n\"".repeat(10_000))).unwrap();
+        let read = ExecRecord::read(&file).unwrap().outcome.unwrap();
         assert!(matches!(read.state, State::Failed(error) if error.code == ErrorCode::NotFound));
         assert_eq!(file.metadata().unwrap().len(), SPACE as u64);
     }
@@ -198,8 +198,8 @@ mod tests {
     #[test]
     fn what_is_no_record_is_an_error() {
         let file = tempfile::tempfile().unwrap();
-        assert!(Record::read(&file).is_err());
+        assert!(ExecRecord::read(&file).is_err());
         file.write_all_at(&[b'x'; 3 * SPACE], 0).unwrap();
-        assert!(Record::read(&file).is_err());
+        assert!(ExecRecord::read(&file).is_err());
     }
 }

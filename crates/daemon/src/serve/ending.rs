@@ -7,9 +7,10 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use podbay_jail::process_tree;
 use tokio::io::Interest;
 
-use crate::{process_tree, sys};
+use crate::sys;
 
 /// How podbayd is told to stop.
 pub struct Ending(Option<OwnedFd>);

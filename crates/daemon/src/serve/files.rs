@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body::Body;
-use podbay_fsops::{Cancel, Content, Files, OpenFile, PendingEdit, Settings};
+use podbay_fsops::{Cancel, FileContent, Files, OpenFile, PendingEdit, Settings};
 use podbay_proto::body::{Incoming, Payload};
 use podbay_proto::files::{CommandOutput, Download, Edit, Read, Write, WriteOutput};
 use podbay_proto::layout::{ARTEFACT_DIR, ARTEFACT_PATHS};
@@ -96,10 +96,10 @@ pub async fn read(daemon: Arc<Daemon>, request: Read) -> Result<Reply> {
     Reply::with_payload(&output, payload(content))
 }
 
-fn payload(content: Content) -> Payload {
+fn payload(content: FileContent) -> Payload {
     match content {
-        Content::Bytes(bytes) => Payload::Bytes(bytes.into()),
-        Content::File(file) => stream(file),
+        FileContent::Bytes(bytes) => Payload::Bytes(bytes.into()),
+        FileContent::File(file) => stream(file),
     }
 }
 
@@ -112,11 +112,11 @@ pub async fn download(daemon: Arc<Daemon>, request: Download) -> Result<Reply> {
         |(output, _)| output.length.max(1),
         move |(output, mut file)| {
             if output.length > SMALL as u64 {
-                return Ok((output, Content::File(file)));
+                return Ok((output, FileContent::File(file)));
             }
             let mut bytes = Vec::with_capacity(output.length as usize + 1);
             file.read_to_end(&mut bytes).map_err(|error| Error::at(ErrorCode::Io, &path, error))?;
-            Ok((output, Content::Bytes(bytes)))
+            Ok((output, FileContent::Bytes(bytes)))
         },
     );
     let (output, content) = opened.await?;

@@ -18,7 +18,7 @@ const END_GRACE: Duration = Duration::from_secs(10);
 
 /// How long a sandbox may live.
 #[derive(Default)]
-pub struct Lifetime {
+pub struct LifetimeClock {
     limits: Mutex<TimeLimits>,
     changed: Notify,
     /// Where the limits are kept, if they are.
@@ -38,7 +38,7 @@ struct Kept {
     idle_ms: Option<u64>,
 }
 
-impl Lifetime {
+impl LifetimeClock {
     /// A lifetime that begins now.
     pub fn new(ttl: Option<Duration>, idle: Option<Duration>) -> Self {
         let end = ttl.and_then(|ttl| Instant::now().checked_add(ttl));
@@ -158,10 +158,10 @@ mod tests {
     fn a_lifetime_goes_on_after_a_restart() {
         let dir = tempfile::tempdir().unwrap();
         let second = Duration::from_secs(1);
-        let first = Lifetime::kept(dir.path(), Some(100 * second), None);
+        let first = LifetimeClock::kept(dir.path(), Some(100 * second), None);
         first.set(session::Lifetime { ttl_ms: Some(50_000), idle_ttl_ms: Some(7_000) }).unwrap();
         // The options of the next one are ignored.
-        let limits = Lifetime::kept(dir.path(), Some(100 * second), None).limits();
+        let limits = LifetimeClock::kept(dir.path(), Some(100 * second), None).limits();
         let left = limits.end.unwrap() - Instant::now();
         assert!(left > 48 * second && left <= 50 * second, "{left:?}");
         assert_eq!(limits.idle, Some(7 * second));

@@ -100,7 +100,7 @@ pub struct Daemon {
     replay_cache: Arc<replay_cache::ReplayCache>,
     activity: activity::Activity,
     mounts: mount_watcher::MountWatcher,
-    lifetime: lifetime::Lifetime,
+    lifetime: lifetime::LifetimeClock,
     peers: Peers,
     isolation: protection::SandboxIsolation,
     exchanges: Arc<exchange::Exchanges>,
@@ -169,8 +169,8 @@ async fn serve(
     let workdir_path = workdir;
     let workdir = RawPath::from(workdir_path.as_os_str().as_bytes());
     let lifetime = match options.ends_container {
-        true => lifetime::Lifetime::kept(state, options.ttl, options.idle_ttl),
-        false => lifetime::Lifetime::new(options.ttl, options.idle_ttl),
+        true => lifetime::LifetimeClock::kept(state, options.ttl, options.idle_ttl),
+        false => lifetime::LifetimeClock::new(options.ttl, options.idle_ttl),
     };
     let isolation = match (options.in_container, &options.restrictions.confinement) {
         (true, _) => protection::SandboxIsolation::Container,

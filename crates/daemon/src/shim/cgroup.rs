@@ -1,6 +1,6 @@
 //! A command's cgroup, for limits that need one.
 
-use podbay_jail::{Cgroup, CgroupEntrances};
+use podbay_jail::{Cgroup, CgroupProcs};
 use podbay_proto::exec::{CommandLimits, ExecId};
 use podbay_proto::{Error, ErrorCode, Result};
 
@@ -47,10 +47,10 @@ impl CommandCgroup {
     ///
     /// # Errors
     /// When the cgroup's files can't be opened.
-    pub fn entrances(&self) -> Result<CgroupEntrances> {
+    pub fn procs(&self) -> Result<CgroupProcs> {
         let refused =
             |failure| Error::new(ErrorCode::Unsupported, format!("can't enter the command's cgroup: {failure}"));
-        self.cgroup.entrances().map_err(refused)
+        self.cgroup.procs().map_err(refused)
     }
 
     /// Whether a process in it was killed for lack of memory.

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process;
 use std::sync::Arc;
 
-use podbay_jail::{CgroupEntrances, PreparedConfinement, SeccompListener};
+use podbay_jail::{CgroupProcs, PreparedConfinement, SeccompListener};
 use podbay_proto::exec::{CommandLimits, Program};
 use podbay_proto::layout::listen_env;
 use podbay_proto::{Error, ErrorCode, RawPath, Result};
@@ -82,8 +82,8 @@ pub fn spawn(
         command.current_dir(os(cwd));
     }
     let limits = start.command.limits.clone();
-    let entrances = cgroup.map(CommandCgroup::entrances).transpose()?;
-    let free = entrances.is_none() && confinement.is_none() && limits.file_size.is_none();
+    let procs = cgroup.map(CommandCgroup::procs).transpose()?;
+    let free = procs.is_none() && confinement.is_none() && limits.file_size.is_none();
     let stdio = [&stdin_theirs, &stdout_theirs, &stderr_theirs].map(AsFd::as_fd);
     // Where this can't start the program, the standard library can or says why not.
     let quick = if free { posix_spawn::spawn(&command, stdio).ok() } else { None };
@@ -99,7 +99,7 @@ pub fn spawn(
         .map_err(|error| failed(&error))?;
         let theirs = confinement.clone();
         sys::before_exec(&mut command, move || {
-            entrances.as_ref().map_or(Ok(()), CgroupEntrances::enter)?;
+            procs.as_ref().map_or(Ok(()), CgroupProcs::enter)?;
             prepare(&limits)?;
             theirs.as_ref().map_or(Ok(()), |confinement| confinement.enter(asking.as_ref().map(AsFd::as_fd)))
         });

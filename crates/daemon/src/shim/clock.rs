@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use podbay_jail::process_tree;
 use rustix::process::Signal;
 
 use super::{Shim, child};
-use crate::process_tree;
 
 /// How often killing is tried again while something is left: a process in the middle of a system call dies later.
 pub(super) const KILL_AGAIN: Duration = Duration::from_millis(20);

@@ -34,7 +34,7 @@ use self::input::Input;
 use self::requests::MAX_CONNECTIONS;
 use crate::exec_store::log::{CHUNK, LogWriter};
 use crate::exec_store::record::CommandOutcome;
-use crate::shim_protocol::{Report, Request, StartCommand};
+use crate::shim_protocol::{Request, ShimReport, StartCommand};
 use crate::stderr_log::log_error;
 use crate::sys::{self, Ended, Reaped};
 
@@ -89,7 +89,7 @@ impl Shim {
         confinement: Option<PreparedConfinement>,
     ) -> io::Result<Self> {
         // podbayd assumes that a shim which hasn't reported will never run anything: so this comes first, and must succeed.
-        line.write_all(&encode_head(&Report::Begun).map_err(io::Error::other)?)?;
+        line.write_all(&encode_head(&ShimReport::Begun).map_err(io::Error::other)?)?;
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let children = sys::child_signals()?;
         listener.set_nonblocking(true)?;
@@ -150,7 +150,7 @@ impl Shim {
             self.conclude()?;
             let done = self.outcome.is_some() && !self.has_children;
             if done {
-                self.report(&Report::Gone)?;
+                self.report(&ShimReport::Gone)?;
             }
             self.pump();
             if done {
@@ -160,7 +160,7 @@ impl Shim {
             }
             held_back = self.hold_back();
             if self.log.wants_room() {
-                self.report(&Report::Room)?;
+                self.report(&ShimReport::Room)?;
             }
             self.wait(held_back)?;
         }

@@ -3,15 +3,15 @@
 use std::io;
 use std::time::Duration;
 
+use podbay_jail::process_tree;
 use podbay_proto::exec::{Exit, Info, Process, State, Usage};
 use podbay_proto::record;
 
 use super::Shim;
 use super::cgroup::CommandCgroup;
 use super::connection::Role;
-use crate::exec_store::record::{CommandOutcome, Record};
-use crate::process_tree;
-use crate::shim_protocol::{MAX_PROCESSES, Report};
+use crate::exec_store::record::{CommandOutcome, ExecRecord};
+use crate::shim_protocol::{MAX_PROCESSES, ShimReport};
 use crate::stderr_log::log_error;
 
 impl Shim {
@@ -47,7 +47,7 @@ impl Shim {
 
     pub(super) fn finish(&mut self, state: State) -> io::Result<()> {
         let outcome = self.outcome_with(state);
-        if let Err(error) = Record::end(self.log.record(), self.start.outcome_at, &outcome) {
+        if let Err(error) = ExecRecord::end(self.log.record(), self.start.outcome_at, &outcome) {
             log_error(format_args!("command {}: can't write its outcome: {error}", self.start.id));
         }
         let processes = self.processes();
@@ -57,13 +57,13 @@ impl Shim {
                 *until = Some(outcome.output_bytes);
             }
         }
-        self.report(&Report::Ended { outcome: outcome.clone(), processes })?;
+        self.report(&ShimReport::Ended { outcome: outcome.clone(), processes })?;
         self.outcome = Some(outcome);
         Ok(())
     }
 
     /// Reports to podbayd.
-    pub(super) fn report(&mut self, report: &Report) -> io::Result<()> {
+    pub(super) fn report(&mut self, report: &ShimReport) -> io::Result<()> {
         self.connections
             .iter_mut()
             .filter(|connection| matches!(connection.role, Role::Watching))

@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use bytes::Bytes;
+use podbay_jail::process_tree;
 use podbay_proto::exec::{Signalled, State, Target};
 use rustix::process::{Pid, Signal};
 
@@ -13,8 +14,7 @@ use super::clock::KILL_AGAIN;
 use super::connection::{Connection, Role};
 use crate::exec_store::log::Cursor;
 use crate::peer::Peers;
-use crate::process_tree;
-use crate::shim_protocol::{Report, Request};
+use crate::shim_protocol::{Request, ShimReport};
 use crate::sys;
 
 /// Further connections have to wait: podbayd needs a few.
@@ -97,10 +97,10 @@ impl Shim {
             }
             Request::Watch => {
                 connection.role = Role::Watching;
-                connection.answer(&Report::Begun)?;
+                connection.answer(&ShimReport::Begun)?;
                 match &self.outcome {
                     Some(last) => {
-                        connection.answer(&Report::Ended { outcome: last.clone(), processes: self.processes() })
+                        connection.answer(&ShimReport::Ended { outcome: last.clone(), processes: self.processes() })
                     }
                     None => Ok(()),
                 }
@@ -121,7 +121,7 @@ impl Shim {
             }
             Request::Status => {
                 let outcome = self.outcome.clone().unwrap_or_else(|| self.outcome_with(State::Running));
-                connection.answer(&Report::Ended { outcome, processes: self.processes() })
+                connection.answer(&ShimReport::Ended { outcome, processes: self.processes() })
             }
         }
     }

@@ -1,13 +1,18 @@
 //! A podbayd that serves the stock runtime's API, and an HTTP client that can send anything.
 
+#[path = "../../../client/tests/support/kill_below.rs"]
+mod kill_below;
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use podbay_client::{Sandbox, UnixChannel};
 use serde_json::{Value, json};
+
+use kill_below::kill_below;
 
 /// A running podbayd. It and all that its commands started end with this value.
 pub struct Runtime {
@@ -145,25 +150,6 @@ impl Drop for Runtime {
         let _ = self.child.kill();
         let _ = self.child.wait();
         kill_below(self.dir.path());
-    }
-}
-
-/// Ends every process whose working directory lies below a path: shims and commands of a test.
-fn kill_below(path: &Path) {
-    for _ in 0..50 {
-        let mut found = false;
-        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
-            let Ok(cwd) = std::fs::read_link(format!("/proc/{pid}/cwd")) else { continue };
-            if cwd.starts_with(path) && pid != std::process::id() as i32 {
-                found = true;
-                let _ = Command::new("kill").args(["-9", &pid.to_string()]).stderr(Stdio::null()).status();
-            }
-        }
-        if !found {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -13,7 +13,7 @@ use rustix::fs::{OFlags, Stat};
 use crate::identity::{kind_of, mode, modified, size};
 use crate::resolve::{Access, Lookup};
 use crate::resolved_path::ResolvedPath;
-use crate::{Content, Files};
+use crate::{FileContent, Files};
 
 /// How much of a file decides whether it is text.
 const SNIFFED: usize = 8192;
@@ -27,7 +27,7 @@ impl Files {
     /// # Errors
     /// When the path can't be opened or isn't a regular file, when a binary file is larger than asked for, and when the
     /// offset is past the end.
-    pub fn read(&self, request: &Read) -> Result<(ReadOutput, Content)> {
+    pub fn read(&self, request: &Read) -> Result<(ReadOutput, FileContent)> {
         self.open_read(request)?.read(request)
     }
 
@@ -86,7 +86,7 @@ impl OpenFile {
     ///
     /// # Errors
     /// When the file can't be read, when a binary file is larger than asked for, and when the offset is past the end.
-    pub fn read(self, request: &Read) -> Result<(ReadOutput, Content)> {
+    pub fn read(self, request: &Read) -> Result<(ReadOutput, FileContent)> {
         let Self { resolved, mut file, stat } = self;
         let mut output = ReadOutput {
             path: resolved.shown.clone(),
@@ -115,7 +115,7 @@ impl OpenFile {
         if head.is_empty() {
             output.empty = true;
             output.encoding = Encoding::Utf8;
-            return Ok((output, Content::Bytes(Vec::new())));
+            return Ok((output, FileContent::Bytes(Vec::new())));
         }
         output.binary_by_extension = request.binary_by_extension && media::is_binary(request.path.as_bytes());
         if output.binary_by_extension || !page::is_text(&head) {
@@ -124,7 +124,7 @@ impl OpenFile {
         if request.limit <= 0 {
             output.no_lines_requested = true;
             output.encoding = Encoding::Utf8;
-            return Ok((output, Content::Bytes(Vec::new())));
+            return Ok((output, FileContent::Bytes(Vec::new())));
         }
         let offset = request.offset.max(0).unsigned_abs();
         let wanted = page::Wanted {
@@ -149,7 +149,7 @@ impl OpenFile {
         output.lines = Some(LineWindow { start_line: offset + 1, end_line, total_lines, next_offset });
         output.truncated = page.truncated;
         output.encoding = Encoding::Utf8;
-        Ok((output, Content::Bytes(page.text)))
+        Ok((output, FileContent::Bytes(page.text)))
     }
 }
 
@@ -164,7 +164,12 @@ pub(crate) fn expect_file(resolved: &ResolvedPath, stat: &Stat) -> Result<()> {
 }
 
 /// Reads a binary file as a whole.
-fn whole(resolved: &ResolvedPath, mut file: File, mut output: ReadOutput, most: u64) -> Result<(ReadOutput, Content)> {
+fn whole(
+    resolved: &ResolvedPath,
+    mut file: File,
+    mut output: ReadOutput,
+    most: u64,
+) -> Result<(ReadOutput, FileContent)> {
     let size = file.metadata().map_err(|error| resolved.error(error))?.len();
     if size > most {
         let message =
@@ -178,11 +183,11 @@ fn whole(resolved: &ResolvedPath, mut file: File, mut output: ReadOutput, most: 
     Ok((output, content))
 }
 
-fn part(mut file: File, start: u64, length: u64) -> std::io::Result<Content> {
+fn part(mut file: File, start: u64, length: u64) -> std::io::Result<FileContent> {
     file.seek(SeekFrom::Start(start))?;
-    let content = Content::File(file.take(length));
+    let content = FileContent::File(file.take(length));
     if length > IN_MEMORY {
         return Ok(content);
     }
-    Ok(Content::Bytes(content.into_bytes()?))
+    Ok(FileContent::Bytes(content.into_bytes()?))
 }

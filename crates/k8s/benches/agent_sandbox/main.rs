@@ -21,7 +21,7 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Post
 use podbay_client::Sandbox;
 use podbay_client::provider::{Launch, Provider, Wanted};
 use podbay_k8s::agent_sandbox::{AgentSandbox, Config, Runtime};
-use podbay_k8s::channel::in_cluster::Connection;
+use podbay_k8s::channel::Connection;
 use podbay_k8s::install::{Install, Template};
 use podbay_k8s::keys::PrivateKey;
 use podbay_k8s::{Access, Cluster, raw};

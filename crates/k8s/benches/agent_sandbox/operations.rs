@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, PostParams};
 use podbay_client::files::{Ls, Read, Write};
 use podbay_client::provider::{Provider, Wanted};
 use podbay_client::{Command, Sandbox};
-use podbay_k8s::channel::in_cluster::Connection;
+use podbay_k8s::channel::Connection;
 use serde_json::json;
 
 use crate::measure::{Samples, Table};

@@ -6,7 +6,8 @@ use std::process::Stdio;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{AttachParams, ListParams};
-use podbay_k8s::channel::exec::{Container, ExecChannel};
+use podbay_k8s::Container;
+use podbay_k8s::channel::exec::ExecChannel;
 use podbay_k8s::raw::CONTAINER;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

@@ -11,10 +11,11 @@ use super::AgentSandbox;
 use super::claims::refused;
 use super::resources::{LAUNCH_TYPE, Sandbox, SandboxClaim, is_controlled_by};
 use crate::api::retry::with_retry;
-use crate::channel::exec::{Container, ExecChannel};
+use crate::channel::exec::ExecChannel;
 use crate::channel::pod::PodChannel;
 use crate::channel::stock_runtime::StockChannel;
 use crate::error::{Error, Result};
+use crate::pod::container::Container;
 use crate::pod::health::{ending, lost_node};
 use crate::sandbox_object::SandboxObject;
 

@@ -8,7 +8,8 @@ use podbay_client::provider::Provided;
 
 use super::AgentSandbox;
 use super::claims::{is_ours, not_ours};
-use crate::channel::by_name::{NamedChannel, SandboxName};
+use crate::channel::by_name::NamedChannel;
+use crate::channel::sandbox_name::SandboxName;
 use crate::error::{Error, Result};
 use crate::names;
 

@@ -7,14 +7,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::metadata;
-use crate::channel::in_cluster::{AddressConfig, Connection};
 use crate::channel::router::{ROUTER_NAMESPACE, RouterConfig, Way};
 use crate::channel::stock_runtime::RUNTIME_PORT;
+use crate::channel::{AddressConfig, Connection};
 use crate::error::{Error, Result};
+use crate::lifetime::DEFAULT_IDLE_TTL;
 use crate::names;
-
-/// The seconds of a day: how long a sandbox may be idle by default, as in raw mode.
-const DAY: u64 = crate::raw::DAY;
 
 /// What does the work in a sandbox.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,7 +136,7 @@ impl Default for Config {
             default_labels: BTreeMap::new(),
             label_prefix: "user.podbay.dev/".into(),
             ttl: None,
-            idle_ttl: Some(DAY),
+            idle_ttl: Some(DEFAULT_IDLE_TTL),
             ttl_after_finished: None,
             startup_timeout: 180,
             resume: true,

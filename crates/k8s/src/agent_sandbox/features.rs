@@ -84,7 +84,8 @@ impl Features {
             rights.extend(tunnel_rights().map(|right| right.within(namespace)));
         }
         if let Some(namespace) = &self.gateway {
-            let gateways = right(GATEWAY_GROUP, "gateways", &["get"], "To find the address of the router's Gateway.");
+            let verbs = &["get", "list", "watch"];
+            let gateways = right(GATEWAY_GROUP, "gateways", verbs, "To find the address of the router's Gateway.");
             rights.push(gateways.within(namespace));
         }
         rights
@@ -119,7 +120,7 @@ fn reaper_rights() -> Vec<Right> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::channel::in_cluster::Connection;
+    use crate::channel::Connection;
 
     #[test]
     fn nothing_is_asked_for_that_isnt_used() {

@@ -30,12 +30,12 @@ use tokio::sync::Mutex;
 pub use config::{Config, Runtime};
 pub use features::Features;
 
-use crate::channel::exec::{Container, address};
 use crate::channel::in_cluster::PodAddresses;
 use crate::channel::router::Router;
 use crate::cluster::Cluster;
 use crate::error::Result;
 use crate::names;
+use crate::pod::container::{Container, address};
 use crate::sandbox_object::SandboxObjects;
 use claims::Claims;
 

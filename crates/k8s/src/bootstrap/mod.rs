@@ -12,9 +12,9 @@ use podbay_proto::session::GREETING;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
-use crate::channel::exec::Container;
 use crate::error::{Error, Result};
 use crate::lifetime::LifetimeLimits;
+use crate::pod::container::Container;
 
 /// The script that the container runs.
 const SCRIPT: &str = include_str!("script.sh");

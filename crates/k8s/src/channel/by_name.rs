@@ -3,29 +3,15 @@
 //! Nobody checks here that the claim controls the Sandbox and the Sandbox controls the pod. The token names the Sandbox, and a
 //! podbayd in any other refuses it.
 
-use std::fmt::{self, Display};
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use podbay_client::{ByteStream, Channel, Credential, Opening};
 
-use super::in_cluster::{AddressFailure, PodAddresses, Token};
-use super::{Dial, DialedChannel};
+use super::in_cluster::{PodAddresses, Token};
+use super::sandbox_name::SandboxName;
+use super::{AddressFailure, Dial, DialedChannel};
 use crate::error::{Error, Result};
-
-/// The name of a Sandbox (`agents.x-k8s.io`).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SandboxName {
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-    /// The container whose podbayd is meant; the one that listens if none is named.
-    pub(crate) container: Option<String>,
-}
-
-impl Display for SandboxName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the Sandbox {}/{}", self.namespace, self.name)
-    }
-}
 
 /// Reaches the podbayd of a Sandbox through a router that knows where it is.
 #[derive(Debug, Clone)]

@@ -15,6 +15,7 @@ use super::{Dial, DialedChannel, kube_upgrade};
 use crate::bootstrap::{self, BootstrapFailure, LaunchOptions, Listen};
 use crate::error::{Error, Result};
 use crate::lifetime::LifetimeLimits;
+use crate::pod::container::{Container, address};
 use crate::pod::health;
 
 /// How long the API server may take to answer. Without a limit a connection that hangs would never be given up.
@@ -23,19 +24,6 @@ const ANSWER: Duration = Duration::from_secs(20);
 /// How long a caller's own check of the pod counts. A sandbox may be opened long after it was found, and another pod may have the
 /// name by then.
 const CHECK_LASTS: Duration = Duration::from_secs(1);
-
-/// A container of one pod.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Container {
-    /// The pod's namespace.
-    pub namespace: String,
-    /// The pod's name.
-    pub pod: String,
-    /// The pod's UID: another pod of that name isn't this one.
-    pub uid: String,
-    /// The container's name.
-    pub name: String,
-}
 
 /// Reaches the podbayd in a container through pods/exec, and puts it there if it isn't.
 #[derive(Debug, Clone)]
@@ -150,11 +138,6 @@ impl Checked {
     fn still_counts(&self) -> bool {
         self.when.elapsed() < CHECK_LASTS
     }
-}
-
-/// A pod's own address.
-pub(crate) fn address(pod: &Pod) -> Option<IpAddr> {
-    pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
 }
 
 impl Exec {

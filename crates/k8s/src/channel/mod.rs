@@ -3,13 +3,16 @@
 //! How the stream is dialled differs: [`exec`] goes through pods/exec, [`in_cluster`] to the pod's own address. What a
 //! failure to dial means to the session above is the same for all, and is decided here.
 
+mod address_failure;
 pub(crate) mod by_name;
+mod connection;
 pub mod exec;
 pub mod exec_stream;
-pub mod in_cluster;
+pub(crate) mod in_cluster;
 pub mod kube_upgrade;
 pub(crate) mod pod;
 pub(crate) mod router;
+pub(crate) mod sandbox_name;
 pub(crate) mod stock_runtime;
 mod websocket;
 mod websocket_bytes;
@@ -21,6 +24,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use podbay_client::{ByteStream, Channel, Opening};
 
+pub(crate) use self::address_failure::AddressFailure;
+pub(crate) use self::connection::AddressConfig;
+pub use self::connection::Connection;
 use crate::error::{Error, Result};
 
 /// Dials a byte stream to one podbayd.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use podbay_client::{ByteStream, Channel, Credential, Opening};
 
 use super::exec::ExecChannel;
-use super::in_cluster::{AddressFailure, PodAddresses, Token};
+use super::in_cluster::{PodAddresses, Token};
 use super::stock_runtime::Brought;
-use super::{Dial, DialedChannel};
+use super::{AddressFailure, Dial, DialedChannel};
 use crate::error::{Error, Result};
 use crate::lifetime::LifetimeLimits;
 

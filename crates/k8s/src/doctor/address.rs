@@ -3,27 +3,28 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::report::{Finding, State};
-use crate::channel::exec::Container;
-use crate::channel::in_cluster::{AddressFailure, PodAddresses};
+use super::report::{CheckState, Finding};
+use crate::channel::AddressFailure;
+use crate::channel::in_cluster::PodAddresses;
+use crate::pod::container::Container;
 
 /// A running sandbox's pod.
-pub(super) struct PodPlace {
+pub(super) struct RunningPod {
     pub(super) container: Container,
     pub(super) ip: Option<IpAddr>,
 }
 
 /// Tries the address of a sandbox that is running, first with a good token and then with one that another key has signed.
-pub(super) async fn address(addresses: Option<&Arc<PodAddresses>>, pod: &PodPlace) -> Finding {
+pub(super) async fn address(addresses: Option<&Arc<PodAddresses>>, pod: &RunningPod) -> Finding {
     let finding = |state, detail: String| Finding::new("address", "pods' own addresses", state, detail);
     let Some(addresses) = addresses else {
         return finding(
-            State::Skipped,
+            CheckState::Skipped,
             "not used: cluster.private_key_file isn't set, or cluster.connection is exec".into(),
         );
     };
-    let Some(ip) = pod.ip else { return finding(State::Warning, "the pod has no address".into()) };
-    let broken = if addresses.is_only_way() { State::Failed } else { State::Warning };
+    let Some(ip) = pod.ip else { return finding(CheckState::Warning, "the pod has no address".into()) };
+    let broken = if addresses.is_only_way() { CheckState::Failed } else { CheckState::Warning };
     match addresses.connect(&pod.container, ip, &addresses.sign(&pod.container, "")).await {
         Ok(_) => {}
         Err(failure) => return finding(broken, failure.to_string()).fix(fix(&failure)),
@@ -31,12 +32,13 @@ pub(super) async fn address(addresses: Option<&Arc<PodAddresses>>, pod: &PodPlac
     match addresses.connect(&pod.container, ip, &addresses.sign_as_stranger(&pod.container)).await {
         // The Python router says no more than that.
         Err(AddressFailure::Refused(..) | AddressFailure::Forbidden(..)) => {
-            finding(State::Ok, format!("podbayd answers at {ip}, and rejects tokens signed by other keys"))
+            finding(CheckState::Ok, format!("podbayd answers at {ip}, and rejects tokens signed by other keys"))
         }
-        Err(failure) => {
-            finding(State::Warning, format!("a token signed by another key wasn't rejected as expected: {failure}"))
-        }
-        Ok(_) => finding(State::Failed, format!("whatever answers at {ip} accepts tokens signed by any key"))
+        Err(failure) => finding(
+            CheckState::Warning,
+            format!("a token signed by another key wasn't rejected as expected: {failure}"),
+        ),
+        Ok(_) => finding(CheckState::Failed, format!("whatever answers at {ip} accepts tokens signed by any key"))
             .fix("don't use this image: something in it answers in podbayd's place"),
     }
 }

@@ -9,11 +9,11 @@ use kube::api::ListParams;
 use podbay_client::provider::{Pending, Provider, Wanted};
 use podbay_proto::layout::listen_env;
 
-use super::address::PodPlace;
-use super::channels::{Channels, Place};
+use super::address::RunningPod;
+use super::channels::{Channels, SandboxLocation};
 use super::ports::ports;
 use super::protection::protection;
-use super::report::{Finding, State};
+use super::report::{CheckState, Finding};
 use super::{Examined, ModeNeeds, Trial};
 use crate::agent_sandbox::claims::refused;
 use crate::agent_sandbox::resources::{EXTENSIONS_GROUP, SANDBOXES_GROUP, SandboxTemplate, SandboxWarmPool, VERSION};
@@ -54,45 +54,45 @@ impl AgentSandboxExamination {
     /// What a client without rights can find out: whether the router answers, and whether it leads to a sandbox that is named.
     async fn by_router_alone(&self) -> Vec<Finding> {
         let why = "not used: agent_sandbox.router_only is set, or there is neither a kubeconfig nor a service account";
-        let mut findings = vec![Finding::new("cluster", "the cluster's API", State::Skipped, why)];
+        let mut findings = vec![Finding::new("cluster", "the cluster's API", CheckState::Skipped, why)];
         let finding = |state, detail: String| Finding::new("channel", "the router", state, detail);
         let addresses = match PodAddresses::new(&self.cluster, self.config.addresses()) {
             Ok(Some(addresses)) => addresses,
-            Ok(None) => return vec![finding(State::Failed, "cluster.private_key_file isn't set".into())],
-            Err(error) => return vec![finding(State::Failed, error.to_string())],
+            Ok(None) => return vec![finding(CheckState::Failed, "cluster.private_key_file isn't set".into())],
+            Err(error) => return vec![finding(CheckState::Failed, error.to_string())],
         };
         match addresses.greet_router().await {
-            Ok(place) => findings.push(finding(State::Ok, format!("{place} answers"))),
+            Ok(place) => findings.push(finding(CheckState::Ok, format!("{place} answers"))),
             Err(why) => {
                 let fix = "check agent_sandbox.router_url and what is between here and the router";
-                findings.push(finding(State::Failed, why).fix(fix));
+                findings.push(finding(CheckState::Failed, why).fix(fix));
                 return findings;
             }
         }
         let what = "connection direct";
         match &self.trial.sandbox {
             Some(id) => match self.provider.name_of(id) {
-                Ok(sandbox) => findings.extend(self.channels(Place::Named(sandbox)).findings().await),
-                Err(error) => findings.push(Finding::new("channel", what, State::Failed, error.to_string())),
+                Ok(sandbox) => findings.extend(self.channels(SandboxLocation::Named(sandbox)).findings().await),
+                Err(error) => findings.push(Finding::new("channel", what, CheckState::Failed, error.to_string())),
             },
             None => {
                 let why = "no sandbox was named, and none can be created without the cluster's API";
                 let fix = "podbay doctor --sandbox NAME tries one that exists";
-                findings.push(Finding::new("channel", what, State::Skipped, why).fix(fix));
+                findings.push(Finding::new("channel", what, CheckState::Skipped, why).fix(fix));
             }
         }
         findings
     }
 
-    fn channels(&self, place: Place) -> Channels<'_> {
-        Channels { cluster: &self.cluster, config: &self.config, place, hold: self.trial.hold }
+    fn channels(&self, location: SandboxLocation) -> Channels<'_> {
+        Channels { cluster: &self.cluster, config: &self.config, location, hold: self.trial.hold }
     }
 
     /// Tries every connection to a sandbox that is running.
     async fn connections(&self, id: &str) -> Vec<Finding> {
         match self.provider.container_of(id).await {
-            Ok((container, ip)) => self.channels(Place::Pod(PodPlace { container, ip })).findings().await,
-            Err(error) => vec![Finding::new("channel", "connections", State::Failed, error.to_string())],
+            Ok((container, ip)) => self.channels(SandboxLocation::Pod(RunningPod { container, ip })).findings().await,
+            Err(error) => vec![Finding::new("channel", "connections", CheckState::Failed, error.to_string())],
         }
     }
 
@@ -102,7 +102,7 @@ impl AgentSandboxExamination {
             Ok(groups) => [SANDBOXES_GROUP, EXTENSIONS_GROUP].map(|group| served(&groups.groups, group)).into(),
             Err(error) => {
                 let detail = Error::api("list the API groups")(error).to_string();
-                vec![Finding::new("crds", "the API groups", State::Warning, detail)]
+                vec![Finding::new("crds", "the API groups", CheckState::Warning, detail)]
             }
         }
     }
@@ -115,24 +115,24 @@ impl AgentSandboxExamination {
             Ok(list) => list.items,
             Err(error) if Error::code(&error) == Some(403) => {
                 let why = format!("this account may not look into {CONTROLLER_NAMESPACE}, which is fine");
-                return finding(State::Skipped, why);
+                return finding(CheckState::Skipped, why);
             }
-            Err(error) => return finding(State::Warning, Error::api("list deployments")(error).to_string()),
+            Err(error) => return finding(CheckState::Warning, Error::api("list deployments")(error).to_string()),
         };
         let is_controller =
             |one: &&Deployment| one.metadata.name.as_deref().is_some_and(|name| name.contains("controller"));
         let Some(found) = all.iter().find(is_controller) else {
-            return finding(State::Warning, format!("not found in {CONTROLLER_NAMESPACE}")).fix(INSTALL);
+            return finding(CheckState::Warning, format!("not found in {CONTROLLER_NAMESPACE}")).fix(INSTALL);
         };
         let pod = found.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
         let image = pod.and_then(|pod| pod.containers.first()?.image.clone()).unwrap_or_default();
         let ready = found.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0);
         match ready {
-            0 => finding(State::Failed, format!("{image} isn't ready")).fix(format!(
+            0 => finding(CheckState::Failed, format!("{image} isn't ready")).fix(format!(
                 "kubectl -n {CONTROLLER_NAMESPACE} describe deployment {}",
                 found.metadata.name.as_deref().unwrap_or_default()
             )),
-            _ => finding(State::Ok, format!("{ready} ready, image {image}")),
+            _ => finding(CheckState::Ok, format!("{ready} ready, image {image}")),
         }
     }
 
@@ -143,14 +143,14 @@ impl AgentSandboxExamination {
             Ok(name) => name,
             Err(error @ Error::TemplateNotFound { .. }) => {
                 let detail = error.to_string();
-                return vec![Finding::new("template", "the template", State::Failed, detail).fix(self.install())];
+                return vec![Finding::new("template", "the template", CheckState::Failed, detail).fix(self.install())];
             }
             Err(error) => {
                 let fix = match &error {
                     Error::CrdsMissing(_) => INSTALL.to_owned(),
                     _ => self.install(),
                 };
-                return vec![finding(State::Failed, error.to_string()).fix(fix)];
+                return vec![finding(CheckState::Failed, error.to_string()).fix(fix)];
             }
         };
         let pools: Api<SandboxWarmPool> = self.namespaced();
@@ -158,17 +158,17 @@ impl AgentSandboxExamination {
             Ok(Some(pool)) => pool,
             Ok(None) => {
                 let detail = format!("no SandboxWarmPool {name} in namespace {}", self.cluster.namespace);
-                return vec![finding(State::Failed, detail).fix(self.install())];
+                return vec![finding(CheckState::Failed, detail).fix(self.install())];
             }
-            Err(error) => return vec![finding(State::Warning, error.to_string())],
+            Err(error) => return vec![finding(CheckState::Warning, error.to_string())],
         };
         let ready = pool.status.as_ref().map_or(0, |status| status.ready_replicas);
         let wanted = pool.spec.replicas;
         let pool_finding = match (wanted, ready) {
-            (0, _) => finding(State::Ok, format!("{name} keeps nothing ready: every sandbox starts cold")),
-            (_, 0) => finding(State::Warning, format!("{name} has none of {wanted} ready"))
+            (0, _) => finding(CheckState::Ok, format!("{name} keeps nothing ready: every sandbox starts cold")),
+            (_, 0) => finding(CheckState::Warning, format!("{name} has none of {wanted} ready"))
                 .fix(format!("kubectl -n {} describe sandboxwarmpool {name}", self.cluster.namespace)),
-            _ => finding(State::Ok, format!("{name} has {ready} of {wanted} ready")),
+            _ => finding(CheckState::Ok, format!("{name} has {ready} of {wanted} ready")),
         };
         let mut findings = self.template(&pool.spec.sandbox_template_ref.name).await;
         findings.push(pool_finding);
@@ -181,19 +181,19 @@ impl AgentSandboxExamination {
         let templates: Api<SandboxTemplate> = self.namespaced();
         let template = match templates.get_opt(name).await {
             Ok(Some(template)) => template,
-            Ok(None) => return vec![finding(State::Failed, "doesn't exist".into()).fix(self.install())],
+            Ok(None) => return vec![finding(CheckState::Failed, "doesn't exist".into()).fix(self.install())],
             Err(error) if Error::code(&error) == Some(403) => {
-                return vec![finding(State::Skipped, "this account may not read templates, which is fine".into())];
+                return vec![finding(CheckState::Skipped, "this account may not read templates, which is fine".into())];
             }
-            Err(error) => return vec![finding(State::Warning, Error::api("get the template")(error).to_string())],
+            Err(error) => return vec![finding(CheckState::Warning, Error::api("get the template")(error).to_string())],
         };
         let pod = &template.spec["podTemplate"]["spec"];
         let class = pod["runtimeClassName"]
             .as_str()
             .map_or_else(|| "the node's default runtime".to_owned(), |class| format!("the runtime class {class}"));
         let examined = match weaknesses(&template.spec) {
-            weak if weak.is_empty() => finding(State::Ok, format!("exists; runs with {class}")),
-            weak => finding(State::Warning, format!("exists; runs with {class}; {}", weak.join("; ")))
+            weak if weak.is_empty() => finding(CheckState::Ok, format!("exists; runs with {class}")),
+            weak => finding(CheckState::Warning, format!("exists; runs with {class}; {}", weak.join("; ")))
                 .fix("compare it with the template that 'podbay install agent-sandbox' prints, which has all of this"),
         };
         [Some(examined), ports(&template.spec, &self.config)].into_iter().flatten().collect()
@@ -213,8 +213,10 @@ impl AgentSandboxExamination {
     async fn rehearse_admission(&self) -> Finding {
         let finding = |state, detail: String| Finding::new("admission", "admission of such a claim", state, detail);
         match self.provider.rehearse().await {
-            Ok(()) => finding(State::Ok, "a dry run was accepted".into()),
-            Err(error) => finding(State::Failed, error.to_string()).fix("correct the setting that the message names"),
+            Ok(()) => finding(CheckState::Ok, "a dry run was accepted".into()),
+            Err(error) => {
+                finding(CheckState::Failed, error.to_string()).fix("correct the setting that the message names")
+            }
         }
     }
 
@@ -226,7 +228,7 @@ impl AgentSandboxExamination {
         if let Err(error) = self.provider.delete(&self.id).await {
             let detail = format!("can't remove the test sandbox: {error}");
             let fix = format!("it ends by itself after {} minutes", BACKSTOP.as_secs() / 60);
-            findings.push(Finding::new("leftovers", super::LEFTOVERS, State::Warning, detail).fix(fix));
+            findings.push(Finding::new("leftovers", super::LEFTOVERS, CheckState::Warning, detail).fix(fix));
         }
         findings
     }
@@ -236,10 +238,10 @@ impl AgentSandboxExamination {
         let finding = |state, detail: String| Finding::new("start", format!("the sandbox {id}"), state, detail);
         let answered = async { self.provider.reconnect(id).await?.sandbox.hello().await };
         if let Err(error) = answered.await {
-            let failed = finding(State::Failed, error.to_string());
+            let failed = finding(CheckState::Failed, error.to_string());
             return vec![failed.fix("fix what the message names, then run the doctor again")];
         }
-        let mut findings = vec![finding(State::Ok, "answers".into())];
+        let mut findings = vec![finding(CheckState::Ok, "answers".into())];
         findings.extend(self.connections(id).await);
         findings
     }
@@ -249,7 +251,7 @@ impl AgentSandboxExamination {
         let begun = Instant::now();
         let wanted = Wanted { id: Some(self.id.clone()), ttl: Some(BACKSTOP), ..Wanted::default() };
         let failed = |error: podbay_client::Error| {
-            finding(State::Failed, error.to_string()).fix("fix what the message names, then run the doctor again")
+            finding(CheckState::Failed, error.to_string()).fix("fix what the message names, then run the doctor again")
         };
         let made = match self.provider.get_or_create(&wanted).await {
             Ok(made) => made,
@@ -259,11 +261,11 @@ impl AgentSandboxExamination {
             Ok(output) if output.text() == "works\n" => {
                 let launch = made.launch.map_or("", |launch| launch.as_str());
                 let detail = format!("the first command ran after {} ms ({launch})", begun.elapsed().as_millis());
-                let mut findings = vec![finding(State::Ok, detail), protection(&made.sandbox).await];
+                let mut findings = vec![finding(CheckState::Ok, detail), protection(&made.sandbox).await];
                 findings.extend(self.connections(&self.id).await);
                 findings
             }
-            Ok(output) => vec![finding(State::Failed, format!("'echo works' printed {:?}", output.text()))],
+            Ok(output) => vec![finding(CheckState::Failed, format!("'echo works' printed {:?}", output.text()))],
             Err(error) => vec![failed(error)],
         }
     }
@@ -273,12 +275,12 @@ impl AgentSandboxExamination {
 fn served(groups: &[APIGroup], name: &str) -> Finding {
     let finding = |state, detail: String| Finding::new("crds", format!("API group {name}"), state, detail);
     let Some(group) = groups.iter().find(|group| group.name == name) else {
-        return finding(State::Failed, "the cluster doesn't have it".into()).fix(INSTALL);
+        return finding(CheckState::Failed, "the cluster doesn't have it".into()).fix(INSTALL);
     };
     let versions: Vec<&str> = group.versions.iter().map(|version| version.version.as_str()).collect();
     match versions.contains(&VERSION) {
-        true => finding(State::Ok, format!("serves {}", versions.join(", "))),
-        false => finding(State::Failed, format!("serves {}, not {VERSION}", versions.join(", ")))
+        true => finding(CheckState::Ok, format!("serves {}", versions.join(", "))),
+        false => finding(CheckState::Failed, format!("serves {}, not {VERSION}", versions.join(", ")))
             .fix("upgrade the controller to v0.5.0 or newer"),
     }
 }
@@ -328,7 +330,7 @@ impl Examined for AgentSandboxExamination {
     fn installation(&self) -> Pending<'_, Vec<Finding>> {
         Box::pin(async {
             let mut findings = self.crds().await;
-            if findings.iter().all(|finding| finding.state != State::Failed) {
+            if findings.iter().all(|finding| finding.state != CheckState::Failed) {
                 findings.push(self.controller().await);
                 findings.extend(self.pool().await);
             }

@@ -11,14 +11,15 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use podbay_client::{ByteStream, Channel};
 
-use super::address::{PodPlace, fix};
-use super::report::{Finding, State};
+use super::address::{RunningPod, fix};
+use super::report::{CheckState, Finding};
 use crate::agent_sandbox::Config;
-use crate::channel::by_name::SandboxName;
 use crate::channel::exec::ExecChannel;
-use crate::channel::in_cluster::{AddressConfig, AddressFailure, Connection, PodAddresses};
+use crate::channel::in_cluster::PodAddresses;
 use crate::channel::router::{Router, RouterConfig, Way};
+use crate::channel::sandbox_name::SandboxName;
 use crate::channel::stock_runtime::StockChannel;
+use crate::channel::{AddressConfig, AddressFailure, Connection};
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
 
@@ -30,15 +31,15 @@ const CUT: &str = "raise the WebSocket timeout of the load balancer, proxy or Ga
 pub(super) struct Channels<'a> {
     pub(super) cluster: &'a Cluster,
     pub(super) config: &'a Config,
-    pub(super) place: Place,
+    pub(super) location: SandboxLocation,
     /// How long each connection is held.
     pub(super) hold: Option<Duration>,
 }
 
 /// Where a sandbox is.
-pub(super) enum Place {
+pub(super) enum SandboxLocation {
     /// In a pod that the cluster has told of.
-    Pod(PodPlace),
+    Pod(RunningPod),
     /// Wherever the router finds it.
     Named(SandboxName),
 }
@@ -66,12 +67,12 @@ fn configured(config: &Config) -> Vec<Connection> {
 impl Channels<'_> {
     /// One finding for each connection, and one more for each that was held.
     pub(super) async fn findings(&self) -> Vec<Finding> {
-        if let (Place::Pod(place), Ok(Some((way, router)))) = (&self.place, self.config.stock_runtime()) {
-            return self.by_stock_runtime(place, way, &router).await;
+        if let (SandboxLocation::Pod(pod), Ok(Some((way, router)))) = (&self.location, self.config.stock_runtime()) {
+            return self.by_stock_runtime(pod, way, &router).await;
         }
-        let connections = match &self.place {
-            Place::Pod(_) => configured(self.config),
-            Place::Named(_) => vec![Connection::Direct],
+        let connections = match &self.location {
+            SandboxLocation::Pod(_) => configured(self.config),
+            SandboxLocation::Named(_) => vec![Connection::Direct],
         };
         // Held at the same time: a minute each would add up.
         let found = join_all(connections.into_iter().map(|connection| self.examine(connection))).await;
@@ -79,20 +80,20 @@ impl Channels<'_> {
     }
 
     /// podbayd over the stock runtime's API, which is the only connection then.
-    async fn by_stock_runtime(&self, place: &PodPlace, way: Way, router: &RouterConfig<'_>) -> Vec<Finding> {
+    async fn by_stock_runtime(&self, pod: &RunningPod, way: Way, router: &RouterConfig<'_>) -> Vec<Finding> {
         let what = format!("connection {}, over the stock runtime", way.as_str());
         let port = self.config.runtime_port;
         let failed = |why: String| {
             let fix = "check that the pod runs upstream's Python runtime on agent_sandbox.runtime_port, and that the network \
                        policies let the router reach that port";
-            vec![Finding::new("channel", what.clone(), State::Failed, why).fix(fix)]
+            vec![Finding::new("channel", what.clone(), CheckState::Failed, why).fix(fix)]
         };
         let router = match Router::new(self.cluster, way, router) {
             Ok(router) => Arc::new(router),
             Err(error) => return failed(error.to_string()),
         };
         let workdir = self.config.workdir.clone().unwrap_or_default();
-        let exec = ExecChannel::new(self.cluster.client.clone(), place.container.clone(), workdir);
+        let exec = ExecChannel::new(self.cluster.client.clone(), pod.container.clone(), workdir);
         let channel = StockChannel::new(&router, exec);
         let begun = Instant::now();
         if let Err(error) = channel.open().await {
@@ -107,8 +108,8 @@ impl Channels<'_> {
         let fix = "admit nobody but the router to that port, and give the router a token; or let the router reach podbayd's own \
                    port and remove agent_sandbox.runtime (docs/router.md)";
         let mut findings = vec![
-            Finding::new("channel", what.clone(), State::Ok, detail),
-            Finding::new("channel", "the stock runtime's API", State::Warning, open).fix(fix),
+            Finding::new("channel", what.clone(), CheckState::Ok, detail),
+            Finding::new("channel", "the stock runtime's API", CheckState::Warning, open).fix(fix),
         ];
         if let Some(time) = self.hold {
             let opened = channel.open().await.map_err(|error| (error.to_string(), CUT.to_owned()));
@@ -121,7 +122,7 @@ impl Channels<'_> {
         let what = format!("connection {}", connection.as_str());
         let chosen = self.config.addresses().connection;
         // With `auto` there is more than one way, and the trial has shown that one of them works.
-        let broken = if connection == chosen { State::Failed } else { State::Warning };
+        let broken = if connection == chosen { CheckState::Failed } else { CheckState::Warning };
         let addresses = match self.addresses(connection) {
             Ok(addresses) => addresses,
             Err(error) => return vec![Finding::new("channel", what, broken, error.to_string())],
@@ -137,7 +138,7 @@ impl Channels<'_> {
                 Err(finding) => return vec![*finding],
             }
         }
-        let mut findings = vec![Finding::new("channel", what.clone(), State::Ok, detail)];
+        let mut findings = vec![Finding::new("channel", what.clone(), CheckState::Ok, detail)];
         if let Some(time) = self.hold {
             findings.push(held(&what, self.open(addresses.as_ref()).await, time).await);
         }
@@ -156,14 +157,14 @@ impl Channels<'_> {
             let fix = fix(&failure).to_owned();
             (failure.to_string(), fix)
         };
-        match (&self.place, addresses) {
-            (Place::Named(sandbox), Some(addresses)) => {
+        match (&self.location, addresses) {
+            (SandboxLocation::Named(sandbox), Some(addresses)) => {
                 addresses.connect_by_name(sandbox, &addresses.sign_without_pod(sandbox)).await.map_err(said)
             }
-            (Place::Pod(PodPlace { container, ip: Some(ip) }), Some(addresses)) => {
+            (SandboxLocation::Pod(RunningPod { container, ip: Some(ip) }), Some(addresses)) => {
                 addresses.connect(container, *ip, &addresses.sign(container, "")).await.map_err(said)
             }
-            (Place::Pod(PodPlace { container, .. }), None) => {
+            (SandboxLocation::Pod(RunningPod { container, .. }), None) => {
                 let workdir = self.config.workdir.clone().unwrap_or_default();
                 let exec = ExecChannel::new(self.cluster.client.clone(), container.clone(), workdir);
                 let failed = |error: Error| (error.to_string(), "grant create and get on pods/exec".to_owned());
@@ -175,24 +176,24 @@ impl Channels<'_> {
 
     /// Shows a token that nobody should accept.
     async fn open_as_stranger(&self, addresses: &PodAddresses) -> Result<(), Box<Finding>> {
-        let opened = match &self.place {
-            Place::Named(sandbox) => {
+        let opened = match &self.location {
+            SandboxLocation::Named(sandbox) => {
                 addresses.connect_by_name(sandbox, &addresses.sign_without_pod_as_stranger(sandbox)).await
             }
-            Place::Pod(PodPlace { container, ip: Some(ip) }) => {
+            SandboxLocation::Pod(RunningPod { container, ip: Some(ip) }) => {
                 addresses.connect(container, *ip, &addresses.sign_as_stranger(container)).await
             }
-            Place::Pod(_) => return Ok(()),
+            SandboxLocation::Pod(_) => return Ok(()),
         };
         let finding =
             |state, detail: String| Box::new(Finding::new("channel", "tokens signed by other keys", state, detail));
         match opened {
             // The Python router says no more than that.
             Err(AddressFailure::Refused(..) | AddressFailure::Forbidden(..)) => Ok(()),
-            Err(failure) => Err(finding(State::Warning, format!("weren't rejected as expected: {failure}"))),
+            Err(failure) => Err(finding(CheckState::Warning, format!("weren't rejected as expected: {failure}"))),
             Ok(_) => {
                 let detail = "whatever answers there accepts tokens signed by any key".to_owned();
-                let mut found = finding(State::Failed, detail);
+                let mut found = finding(CheckState::Failed, detail);
                 found.fix = Some("don't use this image: something in it answers in podbayd's place".into());
                 Err(found)
             }
@@ -205,14 +206,14 @@ async fn held(what: &str, opened: Result<Box<dyn ByteStream>, (String, String)>,
     let finding = |state, detail: String| Finding::new("hold", format!("{what}, held"), state, detail);
     let stream = match opened {
         Ok(stream) => stream,
-        Err((why, fix)) => return finding(State::Warning, why).fix(fix),
+        Err((why, fix)) => return finding(CheckState::Warning, why).fix(fix),
     };
     let begun = Instant::now();
     match hold(stream, time).await {
-        None => finding(State::Ok, format!("still open after {} s", time.as_secs())),
+        None => finding(CheckState::Ok, format!("still open after {} s", time.as_secs())),
         Some(why) => {
             let after = begun.elapsed().as_secs_f32();
-            finding(State::Warning, format!("was cut after {after:.1} s of {} s: {why}", time.as_secs())).fix(CUT)
+            finding(CheckState::Warning, format!("was cut after {after:.1} s of {} s: {why}", time.as_secs())).fix(CUT)
         }
     }
 }

@@ -19,7 +19,7 @@ use kube::Api;
 use kube::api::ListParams;
 use podbay_client::provider::{Listed, Pending, Phase, Provider, Query};
 
-pub use report::{CHECKS, Finding, Report, State};
+pub use report::{CHECKS, CheckState, DoctorReport, Finding};
 
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
@@ -127,55 +127,61 @@ impl Doctor {
     }
 
     /// Examines everything.
-    pub async fn examine(&self, depth: Depth) -> Report {
+    pub async fn examine(&self, depth: Depth) -> DoctorReport {
         if let Some(examined) = self.mode.without_api() {
             let failed = |error: podbay_client::Error| {
-                vec![Finding::new("channel", "the router", State::Failed, error.to_string())]
+                vec![Finding::new("channel", "the router", CheckState::Failed, error.to_string())]
             };
             return self.report(examined.await.unwrap_or_else(failed));
         }
         let mut findings = vec![self.reached().await];
-        if findings[0].state == State::Ok {
+        if findings[0].state == CheckState::Ok {
             let account = rights::account(&self.cluster).await;
             let who = account.detail.clone();
             findings.push(account);
             findings.push(self.namespace().await);
             findings.extend(self.mode.installation().await.unwrap_or_else(|error| {
-                vec![Finding::new("crds", "what the mode requires", State::Warning, error.to_string())]
+                vec![Finding::new("crds", "what the mode requires", CheckState::Warning, error.to_string())]
             }));
             findings.extend(rights::granted(&self.cluster, self.mode.needs(), &who).await);
             findings.push(rights::excess(&self.cluster, self.mode.needs().mode).await);
-            let may_list = !findings.iter().any(|finding| finding.check == "rights" && finding.state == State::Failed);
+            let may_list =
+                !findings.iter().any(|finding| finding.check == "rights" && finding.state == CheckState::Failed);
             if may_list {
                 findings.push(self.neighbours().await);
                 findings.extend(self.sandboxes().await);
                 findings.push(self.mode.admission().await.unwrap_or_else(|error| {
-                    Finding::new("admission", "admission of such a pod", State::Warning, error.to_string())
+                    Finding::new("admission", "admission of such a pod", CheckState::Warning, error.to_string())
                 }));
             }
             // After a failure each of these would fail for the same reason.
-            let hopeless = findings.iter().any(|finding| finding.state == State::Failed);
+            let hopeless = findings.iter().any(|finding| finding.state == CheckState::Failed);
             match (depth, hopeless) {
                 (Depth::Full, false) => match self.mode.trial().await {
                     Ok(tried) => findings.extend(tried),
                     Err(error) => {
-                        findings.push(Finding::new("start", "starting a sandbox", State::Failed, error.to_string()));
+                        findings.push(Finding::new(
+                            "start",
+                            "starting a sandbox",
+                            CheckState::Failed,
+                            error.to_string(),
+                        ));
                     }
                 },
                 (depth, _) => {
                     let asked = depth == Depth::Full;
                     let why = if asked { "skipped: fix the failures above first" } else { "not requested" };
-                    findings.push(Finding::new("start", "starting a sandbox", State::Skipped, why));
-                    findings.push(Finding::new("network", "network rules", State::Skipped, why));
+                    findings.push(Finding::new("start", "starting a sandbox", CheckState::Skipped, why));
+                    findings.push(Finding::new("network", "network rules", CheckState::Skipped, why));
                 }
             }
         }
         self.report(findings)
     }
 
-    fn report(&self, findings: Vec<Finding>) -> Report {
-        let usable = findings.iter().all(|finding| finding.state != State::Failed);
-        Report { usable, namespace: self.cluster.namespace.clone(), findings }
+    fn report(&self, findings: Vec<Finding>) -> DoctorReport {
+        let usable = findings.iter().all(|finding| finding.state != CheckState::Failed);
+        DoctorReport { usable, namespace: self.cluster.namespace.clone(), findings }
     }
 
     /// Removes what a trial has created, even one that was interrupted.
@@ -189,7 +195,7 @@ impl Doctor {
     async fn reached(&self) -> Finding {
         let finding = |state, detail: String| Finding::new("cluster", "the cluster", state, detail);
         match self.cluster.client.apiserver_version().await {
-            Ok(version) => finding(State::Ok, format!("answers; Kubernetes {}", version.git_version)),
+            Ok(version) => finding(CheckState::Ok, format!("answers; Kubernetes {}", version.git_version)),
             Err(error) => {
                 let fix = match Error::code(&error) {
                     Some(401) => {
@@ -202,7 +208,7 @@ impl Doctor {
                          version' has to answer"
                     }
                 };
-                finding(State::Failed, Error::api("report its version")(error).to_string()).fix(fix)
+                finding(CheckState::Failed, Error::api("report its version")(error).to_string()).fix(fix)
             }
         }
     }
@@ -215,18 +221,22 @@ impl Doctor {
             Ok(Some(found)) => {
                 let labels = found.metadata.labels.unwrap_or_default();
                 match labels.get("pod-security.kubernetes.io/enforce") {
-                    Some(level) => finding(State::Ok, format!("exists; Pod Security: {level}")),
-                    None => finding(State::Warning, "exists; no Pod Security level is enforced for its pods".into())
-                        .fix(format!("kubectl label namespace {name} pod-security.kubernetes.io/enforce=restricted")),
+                    Some(level) => finding(CheckState::Ok, format!("exists; Pod Security: {level}")),
+                    None => {
+                        finding(CheckState::Warning, "exists; no Pod Security level is enforced for its pods".into())
+                            .fix(format!(
+                                "kubectl label namespace {name} pod-security.kubernetes.io/enforce=restricted"
+                            ))
+                    }
                 }
             }
-            Ok(None) => finding(State::Failed, "doesn't exist".into())
+            Ok(None) => finding(CheckState::Failed, "doesn't exist".into())
                 .fix(format!("podbay install {} --namespace {name} | kubectl apply -f -", self.mode.needs().mode)),
             // An account with few rights can't read namespaces, and doesn't need to.
             Err(error) if Error::code(&error) == Some(403) => {
-                finding(State::Skipped, "this account may not read namespaces, which is fine".into())
+                finding(CheckState::Skipped, "this account may not read namespaces, which is fine".into())
             }
-            Err(error) => finding(State::Warning, Error::api("get the namespace")(error).to_string()),
+            Err(error) => finding(CheckState::Warning, Error::api("get the namespace")(error).to_string()),
         }
     }
 
@@ -236,13 +246,13 @@ impl Doctor {
         let pods: Api<Pod> = Api::namespaced(self.cluster.client.clone(), &self.cluster.namespace);
         let others = ListParams::default().labels(&self.mode.other_pods()).limit(100);
         match pods.list(&others).await {
-            Ok(list) if list.items.is_empty() => finding(State::Ok, "none".into()),
+            Ok(list) if list.items.is_empty() => finding(CheckState::Ok, "none".into()),
             Ok(list) => {
                 let names: Vec<&str> =
                     list.items.iter().filter_map(|pod| pod.metadata.name.as_deref()).take(3).collect();
                 let more = if list.items.len() > names.len() { ", …" } else { "" };
                 finding(
-                    State::Warning,
+                    CheckState::Warning,
                     format!(
                         "{} that aren't Podbay's ({}{more}): this account may run commands in them too",
                         list.items.len(),
@@ -255,7 +265,7 @@ impl Doctor {
                     self.mode.needs().mode
                 ))
             }
-            Err(error) => finding(State::Warning, Error::api("list the pods")(error).to_string()),
+            Err(error) => finding(CheckState::Warning, Error::api("list the pods")(error).to_string()),
         }
     }
 
@@ -275,7 +285,7 @@ impl Doctor {
         match listed.await {
             Ok((all, now)) => vec![self.leftovers(&all, now), self.lifetimes(&all)],
             Err(error) => {
-                let finding = |check, what: &str| Finding::new(check, what, State::Warning, error.to_string());
+                let finding = |check, what: &str| Finding::new(check, what, CheckState::Warning, error.to_string());
                 vec![finding("leftovers", LEFTOVERS), finding("lifetimes", LIFETIMES)]
             }
         }
@@ -292,8 +302,8 @@ impl Doctor {
         let over = |end: u64| i64::try_from(end).is_ok_and(|end| end <= now);
         let left = all.iter().filter(|one| one.phase == Phase::Terminated || one.expires_ms.is_some_and(over)).count();
         match left {
-            0 => finding(State::Ok, format!("none, of {}", all.len())),
-            _ => finding(State::Warning, format!("{left} of {} have expired and weren't removed", all.len())).fix(
+            0 => finding(CheckState::Ok, format!("none, of {}", all.len())),
+            _ => finding(CheckState::Warning, format!("{left} of {} have expired and weren't removed", all.len())).fix(
                 format!(
                     "podbay reap --mode {mode} --namespace {}; for good: podbay install {mode} --reaper-image IMAGE | \
                  kubectl apply -f -",
@@ -316,9 +326,9 @@ fn lifetimes(all: &[Listed], unlimited: bool, reap: &str) -> Finding {
          24h'"
     );
     match (ids.len(), unlimited) {
-        (0, false) => finding(State::Ok, "none: each has a ttl or an idle_ttl".into()),
+        (0, false) => finding(CheckState::Ok, "none: each has a ttl or an idle_ttl".into()),
         (0, true) => finding(
-            State::Warning,
+            CheckState::Warning,
             "none yet, but new sandboxes would never expire: ttl and idle_ttl are both none".into(),
         )
         .fix(fix),
@@ -326,7 +336,7 @@ fn lifetimes(all: &[Listed], unlimited: bool, reap: &str) -> Finding {
             let shown = ids.iter().take(3).copied().collect::<Vec<_>>().join(", ");
             let more = if count > 3 { ", …" } else { "" };
             let detail = format!("{count} with neither a ttl nor an idle_ttl ({shown}{more})");
-            finding(State::Warning, detail).fix(fix)
+            finding(CheckState::Warning, detail).fix(fix)
         }
     }
 }
@@ -351,10 +361,10 @@ mod tests {
         };
         // A pod that waits in a pool ends with the pool.
         let fine = [one("pb-1", Some(5), Some(1)), one("pb-warm", None, None)];
-        assert_eq!(lifetimes(&fine, false, "podbay reap").state, State::Ok);
+        assert_eq!(lifetimes(&fine, false, "podbay reap").state, CheckState::Ok);
         let found = lifetimes(&fine, true, "podbay reap");
-        assert!(found.state == State::Warning && found.fix.is_some(), "{found:?}");
+        assert!(found.state == CheckState::Warning && found.fix.is_some(), "{found:?}");
         let found = lifetimes(&[one("pb-2", None, Some(1))], false, "podbay reap");
-        assert!(found.state == State::Warning && found.detail.contains("pb-2"), "{found:?}");
+        assert!(found.state == CheckState::Warning && found.detail.contains("pb-2"), "{found:?}");
     }
 }

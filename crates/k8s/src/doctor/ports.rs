@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::report::{Finding, State};
+use super::report::{CheckState, Finding};
 use crate::agent_sandbox::Config;
 use crate::channel::router::ROUTER_NAMESPACE;
 
@@ -38,7 +38,10 @@ pub(super) fn ports(template: &Value, config: &Config) -> Option<Finding> {
     };
     let finding = |state, detail: String| Finding::new("ports", "the template's network policy", state, detail);
     if template["networkPolicyManagement"] == "Unmanaged" {
-        return Some(finding(State::Skipped, "the controller sets none; the namespace's own policies decide".into()));
+        return Some(finding(
+            CheckState::Skipped,
+            "the controller sets none; the namespace's own policies decide".into(),
+        ));
     }
     let admitted = match &template["networkPolicy"] {
         // The controller's own policy admits the router, to every port, and nobody else.
@@ -50,15 +53,15 @@ pub(super) fn ports(template: &Value, config: &Config) -> Option<Finding> {
     };
     Some(match admitted {
         Admitted::Unknown => {
-            finding(State::Skipped, "selects by expressions or addresses, which aren't examined".into())
+            finding(CheckState::Skipped, "selects by expressions or addresses, which aren't examined".into())
         }
         Admitted::To(all) if all.iter().any(|one| one.contain(port, template)) => {
-            finding(State::Ok, format!("admits {what} to port {port}"))
+            finding(CheckState::Ok, format!("admits {what} to port {port}"))
         }
         Admitted::To(all) => {
             let others: Vec<String> = all.iter().map(ToString::to_string).collect();
             let others = if others.is_empty() { "no port".into() } else { others.join(", ") };
-            finding(State::Warning, format!("admits {what} to {others}, not to {port} ({setting})")).fix(match stock {
+            finding(CheckState::Warning, format!("admits {what} to {others}, not to {port} ({setting})")).fix(match stock {
                 Some(_) => "admit the router to that port in the template's spec.networkPolicy",
                 None => {
                     "compare it with the template that 'podbay install agent-sandbox --public-key KEY --router' prints"
@@ -170,7 +173,7 @@ fn selects(from: &Value, peer: &Peer<'_>) -> Option<bool> {
 mod tests {
     use super::*;
     use crate::agent_sandbox::Runtime;
-    use crate::channel::in_cluster::Connection;
+    use crate::channel::Connection;
     use serde_json::json;
 
     fn config(connection: Connection) -> Config {
@@ -182,7 +185,7 @@ mod tests {
         }
     }
 
-    fn judged(policy: Value, connection: Connection) -> (State, String) {
+    fn judged(policy: Value, connection: Connection) -> (CheckState, String) {
         let spec = json!({"containers": [{"ports": [{"name": "podbayd", "containerPort": 7777}]}]});
         let template = json!({"podTemplate": {"spec": spec}, "networkPolicy": policy});
         let found = ports(&template, &config(connection)).unwrap();
@@ -201,23 +204,26 @@ mod tests {
         for open in
             [json!([{"port": 7777}]), json!([{"port": 7000, "endPort": 8000}]), json!([{"port": "podbayd"}]), json!([])]
         {
-            assert_eq!(judged(router(open.clone()), Connection::Direct).0, State::Ok, "{open}");
+            assert_eq!(judged(router(open.clone()), Connection::Direct).0, CheckState::Ok, "{open}");
             // Clients of another kind aren't meant by that rule.
-            assert_eq!(judged(router(open.clone()), Connection::InCluster).0, State::Warning, "{open}");
+            assert_eq!(judged(router(open.clone()), Connection::InCluster).0, CheckState::Warning, "{open}");
         }
         let (state, detail) = judged(router(json!([{"port": 8888, "protocol": "TCP"}])), Connection::Direct);
-        assert!(state == State::Warning && detail.contains("to 8888, not to 7777"), "{detail}");
-        assert_eq!(judged(router(json!([{"port": 7777, "protocol": "UDP"}])), Connection::Direct).0, State::Warning);
-        assert_eq!(judged(json!({"ingress": []}), Connection::Direct).0, State::Warning);
+        assert!(state == CheckState::Warning && detail.contains("to 8888, not to 7777"), "{detail}");
+        assert_eq!(
+            judged(router(json!([{"port": 7777, "protocol": "UDP"}])), Connection::Direct).0,
+            CheckState::Warning
+        );
+        assert_eq!(judged(json!({"ingress": []}), Connection::Direct).0, CheckState::Warning);
         // The controller's own policy, and rules for everybody.
-        assert_eq!(judged(Value::Null, Connection::Direct).0, State::Ok);
-        assert_eq!(judged(Value::Null, Connection::InCluster).0, State::Warning);
-        assert_eq!(judged(json!({"ingress": [{}]}), Connection::InCluster).0, State::Ok);
+        assert_eq!(judged(Value::Null, Connection::Direct).0, CheckState::Ok);
+        assert_eq!(judged(Value::Null, Connection::InCluster).0, CheckState::Warning);
+        assert_eq!(judged(json!({"ingress": [{}]}), Connection::InCluster).0, CheckState::Ok);
         // Without a namespace it is the sandboxes' own, where no router runs.
         let near = json!({"ingress": [{"from": [{"podSelector": {"matchLabels": {"app": "sandbox-router"}}}]}]});
-        assert_eq!(judged(near, Connection::Direct).0, State::Warning);
+        assert_eq!(judged(near, Connection::Direct).0, CheckState::Warning);
         let block = json!({"ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]});
-        assert_eq!(judged(block, Connection::Direct).0, State::Skipped);
+        assert_eq!(judged(block, Connection::Direct).0, CheckState::Skipped);
     }
 
     /// The doctor asked for podbayd's port, which isn't used there.
@@ -229,10 +235,10 @@ mod tests {
         }]);
         let template = json!({"networkPolicy": {"ingress": [{"from": from, "ports": [{"port": 8888}]}]}});
         let stock = Config { runtime: Runtime::Stock, ..Config::default() };
-        assert_eq!(ports(&template, &stock).unwrap().state, State::Ok);
+        assert_eq!(ports(&template, &stock).unwrap().state, CheckState::Ok);
         let found = ports(&template, &Config { runtime_port: 9999, ..stock }).unwrap();
         assert!(
-            found.state == State::Warning && found.detail.contains("9999 (agent_sandbox.runtime_port)"),
+            found.state == CheckState::Warning && found.detail.contains("9999 (agent_sandbox.runtime_port)"),
             "{found:?}"
         );
     }
@@ -243,7 +249,7 @@ mod tests {
             [crate::raw::network::clients(7777).unwrap(), crate::raw::network::router(ROUTER_NAMESPACE, 7777).unwrap()];
         let policy = json!({"ingress": rules});
         for connection in [Connection::Direct, Connection::Tunnel, Connection::InCluster] {
-            assert_eq!(judged(policy.clone(), connection).0, State::Ok, "{connection:?}");
+            assert_eq!(judged(policy.clone(), connection).0, CheckState::Ok, "{connection:?}");
         }
         assert!(ports(&json!({}), &config(Connection::Exec)).is_none());
     }

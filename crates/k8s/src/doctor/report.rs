@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// What the doctor found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Report {
+pub struct DoctorReport {
     /// Whether sandboxes work there.
     pub usable: bool,
     /// The namespace that was examined.
@@ -21,7 +21,7 @@ pub struct Finding {
     /// What was checked.
     pub what: String,
     /// The result.
-    pub state: State,
+    pub state: CheckState,
     /// What was found.
     pub detail: String,
     /// How to fix it, where something is wrong.
@@ -32,7 +32,7 @@ pub struct Finding {
 /// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum CheckState {
     /// As it should be.
     Ok,
     /// It wasn't checked, or couldn't be.
@@ -70,7 +70,12 @@ pub const CHECKS: [&str; 22] = [
 ];
 
 impl Finding {
-    pub(super) fn new(check: &'static str, what: impl Into<String>, state: State, detail: impl Into<String>) -> Self {
+    pub(super) fn new(
+        check: &'static str,
+        what: impl Into<String>,
+        state: CheckState,
+        detail: impl Into<String>,
+    ) -> Self {
         debug_assert!(CHECKS.contains(&check));
         Self { check, what: what.into(), state, detail: detail.into(), fix: None }
     }

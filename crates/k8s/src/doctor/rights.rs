@@ -6,7 +6,7 @@ use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessR
 use kube::Api;
 use kube::api::PostParams;
 
-use super::report::{Finding, State};
+use super::report::{CheckState, Finding};
 use crate::cluster::Cluster;
 use crate::error::Error;
 use crate::rights::{ModeNeeds, Right};
@@ -18,10 +18,10 @@ pub(super) async fn account(cluster: &Cluster) -> Finding {
     match reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await {
         Ok(review) => {
             let user = review.status.and_then(|status| status.user_info).and_then(|user| user.username);
-            finding(State::Ok, user.unwrap_or_else(|| "an account without a name".into()))
+            finding(CheckState::Ok, user.unwrap_or_else(|| "an account without a name".into()))
         }
         // Clusters before 1.28 don't have this API.
-        Err(error) => finding(State::Skipped, Error::api("identify this account")(error).to_string()),
+        Err(error) => finding(CheckState::Skipped, Error::api("identify this account")(error).to_string()),
     }
 }
 
@@ -45,15 +45,15 @@ async fn granted_one(cluster: &Cluster, right: &Right, needs: &ModeNeeds, who: &
             Ok(true) => {}
             Ok(false) => missing.push(*verb),
             Err(error) => {
-                return finding(State::Skipped, format!("unknown: {error}"));
+                return finding(CheckState::Skipped, format!("unknown: {error}"));
             }
         }
     }
     if missing.is_empty() {
-        return finding(State::Ok, format!("may {}", right.verbs.join(", ")));
+        return finding(CheckState::Ok, format!("may {}", right.verbs.join(", ")));
     }
     let detail = format!("may not {}. {}", missing.join(", "), right.why);
-    finding(State::Failed, detail).fix(grant(needs, right, &missing, who, home))
+    finding(CheckState::Failed, detail).fix(grant(needs, right, &missing, who, home))
 }
 
 /// The commands that grant the missing verbs.
@@ -117,13 +117,13 @@ pub(super) async fn excess(cluster: &Cluster, mode: &str) -> Finding {
         match answer {
             Ok(true) => found.push(*what),
             Ok(false) => {}
-            Err(error) => return finding(State::Skipped, format!("unknown: {error}")),
+            Err(error) => return finding(CheckState::Skipped, format!("unknown: {error}")),
         }
     }
     if found.is_empty() {
-        return finding(State::Ok, "none found".into());
+        return finding(CheckState::Ok, "none found".into());
     }
-    finding(State::Warning, format!("this account may {}", found.join(", "))).fix(format!(
+    finding(CheckState::Warning, format!("this account may {}", found.join(", "))).fix(format!(
         "let programs use an account of their own: podbay install {mode} --namespace {} | kubectl apply -f -",
         cluster.namespace
     ))

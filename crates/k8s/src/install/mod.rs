@@ -299,7 +299,11 @@ mod tests {
         let spaces: Vec<&str> = found.iter().map(|(namespace, _)| namespace.as_str()).collect();
         assert_eq!(spaces, ["podbay-sandboxes", "gateways", "routers"]);
         assert!(!found[0].1.contains("pods/portforward") && !found[0].1.contains("services"), "{}", found[0].1);
-        assert!(found[1].1.contains("resources: [\"gateways\"]\n    verbs: [\"get\"]\n"), "{}", found[1].1);
+        assert!(
+            found[1].1.contains("resources: [\"gateways\"]\n    verbs: [\"get\", \"list\", \"watch\"]\n"),
+            "{}",
+            found[1].1
+        );
         for rule in ["[\"services\"]\n    verbs: [\"get\"]", "[\"pods\"]\n    verbs: [\"list\"]"] {
             assert!(found[2].1.contains(rule), "{}", found[2].1);
         }

@@ -87,8 +87,8 @@ fn facts(pod: &Pod, name: &str) -> Vec<(&'static str, String)> {
     let state = container_of(pod, name);
     let own_user = container.and_then(|container| container.security_context.as_ref()?.run_as_user);
     let user = own_user.or_else(|| spec?.security_context.as_ref()?.run_as_user);
-    let fenced = pod.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(NETWORK));
-    let network = if fenced { "what its NetworkPolicy allows" } else { "what the cluster allows" };
+    let has_policy = pod.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(NETWORK));
+    let network = if has_policy { "what its NetworkPolicy allows" } else { "what the cluster allows" };
     let facts = [
         ("pod", pod.metadata.name.clone()),
         ("ended", ending(pod, name)),

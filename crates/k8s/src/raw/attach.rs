@@ -15,12 +15,13 @@ use super::namespace::SandboxNamespace;
 use super::pod_state::holder_of;
 use super::pool::claim;
 use super::{Raw, setup};
-use crate::channel::exec::{Container, ExecChannel};
+use crate::channel::exec::ExecChannel;
 use crate::channel::pod::PodChannel;
 use crate::error::{Error, Result};
 use crate::heartbeat;
 use crate::lifetime::LifetimeLimits;
 use crate::names::POOL;
+use crate::pod::container::Container;
 use crate::pod::health::lost_node;
 use crate::pod::startup::{StartupPolicy, StartupWatch};
 

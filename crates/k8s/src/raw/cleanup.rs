@@ -15,11 +15,11 @@ use super::manifest::CONTAINER;
 use super::namespace::is_being_reused;
 use super::pod_state::{holder, holder_of};
 use super::pool::ORPHANED;
-use super::{DAY, Raw, network};
+use super::{Raw, network};
 use crate::api::list::list_all;
 use crate::cleanup::{Reaped, Run};
 use crate::error::{Error, Result};
-use crate::lifetime::age;
+use crate::lifetime::{DEFAULT_IDLE_TTL, age};
 use crate::names::{self, CLAIMED, HOME, POOL, SANDBOX, STATE};
 use crate::pod::health::ending;
 use crate::sandbox_object::{Deletion, SandboxObject, SandboxObjects, unchanged};
@@ -142,7 +142,7 @@ impl Raw {
     async fn clean_pools(&self, run: &Run<'_, Self>, max_idle: Option<Duration>, cleaned: &mut Cleaned) -> Result<()> {
         let home = &self.home;
         let ours = format!("{},{POOL},!{SANDBOX}", names::ours());
-        let most = self.config.idle_ttl.unwrap_or(DAY);
+        let most = self.config.idle_ttl.unwrap_or(DEFAULT_IDLE_TTL);
         let most = max_idle.unwrap_or(Duration::MAX).min(Duration::from_secs(most)).max(ORPHANED);
         for pool in list_all(&home.leases.api, &ours, "list the pools' Leases").await? {
             let now = home.cluster.now().await?;

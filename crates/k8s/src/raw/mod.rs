@@ -30,7 +30,7 @@ use kube::api::Preconditions;
 use podbay_client::description::Description;
 use podbay_client::provider::{Cleaned, Page, Pending, PoolStatus, Provided, Provider, Query, Stats, Wanted};
 
-pub use config::{Config, DAY};
+pub use config::Config;
 pub use features::Features;
 pub use manifest::CONTAINER;
 

@@ -214,7 +214,7 @@ mod tests {
         // The API server stores it as it is.
         let (_, wanted) = policy(&with_key).unwrap();
         agrees(&wanted, &wanted, "it").unwrap();
-        assert!(ingress(&Config { connection: crate::channel::in_cluster::Connection::Exec, ..with_key }).is_empty());
+        assert!(ingress(&Config { connection: crate::channel::Connection::Exec, ..with_key }).is_empty());
     }
 
     #[test]

@@ -3,14 +3,14 @@
 use anyhow::{Result, ensure};
 use podbay_k8s::Cluster;
 use podbay_k8s::agent_sandbox::{Config, Features, Runtime};
-use podbay_k8s::channel::in_cluster::Connection;
-use podbay_k8s::doctor::{Depth, Doctor, Finding, Report, State};
+use podbay_k8s::channel::Connection;
+use podbay_k8s::doctor::{CheckState, Depth, Doctor, DoctorReport, Finding};
 use podbay_k8s::install::Install;
 use serde_json::json;
 
 use crate::fixture::{ALL, Fixture, eventually, template};
 
-fn state(report: &Report, check: &str) -> Option<State> {
+fn state(report: &DoctorReport, check: &str) -> Option<CheckState> {
     report.findings.iter().filter(|finding| finding.check == check).map(|finding| finding.state).max()
 }
 
@@ -20,7 +20,7 @@ async fn the_doctor_examines_a_cluster_with_the_controller() -> Result<()> {
     let cluster = || Cluster::with_client(fixture.namespace.client(), fixture.namespace.name());
     // Nothing is there yet but the controller.
     let report = Doctor::agent_sandbox(cluster(), template("podbay"))?.examine(Depth::Full).await;
-    ensure!(!report.usable && state(&report, "crds") == Some(State::Ok), "{report:?}");
+    ensure!(!report.usable && state(&report, "crds") == Some(CheckState::Ok), "{report:?}");
     let missing = report.findings.iter().find(|finding| finding.check == "template");
     let fix = missing.and_then(|finding| finding.fix.as_deref()).unwrap_or_default();
     ensure!(fix.starts_with("podbay install agent-sandbox"), "{report:?}");
@@ -30,13 +30,13 @@ async fn the_doctor_examines_a_cluster_with_the_controller() -> Result<()> {
     fixture.pool("podbay", "podbay", 1).await?;
     let doctor = Doctor::agent_sandbox(cluster(), template("podbay"))?;
     let report = doctor.examine(Depth::Full).await;
-    ensure!(report.usable && state(&report, "start") == Some(State::Ok), "{report:?}");
+    ensure!(report.usable && state(&report, "start") == Some(CheckState::Ok), "{report:?}");
     ensure!(
-        state(&report, "template") == Some(State::Warning) && state(&report, "pool") == Some(State::Ok),
+        state(&report, "template") == Some(CheckState::Warning) && state(&report, "pool") == Some(CheckState::Ok),
         "{report:?}"
     );
     ensure!(
-        state(&report, "rights") == Some(State::Ok) && state(&report, "neighbours") == Some(State::Ok),
+        state(&report, "rights") == Some(CheckState::Ok) && state(&report, "neighbours") == Some(CheckState::Ok),
         "{report:?}"
     );
     fixture.only_pools_are_left(1).await
@@ -70,11 +70,11 @@ async fn the_doctor_checks_the_rights_that_the_way_to_the_router_takes() -> Resu
         gateway_namespace: "default".into(),
         ..template("podbay")
     };
-    let report = async |config: &Config| -> Result<Report> {
+    let report = async |config: &Config| -> Result<DoctorReport> {
         let cluster = Cluster::with_client(fixture.namespace.client(), fixture.namespace.name());
         Ok(Doctor::agent_sandbox(cluster, config.clone())?.examine(Depth::Quick).await)
     };
-    let about_router = |report: &Report| -> Vec<Finding> {
+    let about_router = |report: &DoctorReport| -> Vec<Finding> {
         let elsewhere = |finding: &&Finding| finding.check == "rights" && finding.what.contains(" in ");
         report.findings.iter().filter(elsewhere).cloned().collect()
     };
@@ -85,7 +85,7 @@ async fn the_doctor_checks_the_rights_that_the_way_to_the_router_takes() -> Resu
         let found = report(&config).await?;
         let missing = about_router(&found);
         ensure!(missing.iter().map(|finding| &finding.what).eq(wanted), "{found:?}");
-        ensure!(!found.usable && missing.iter().all(|finding| finding.state == State::Failed), "{found:?}");
+        ensure!(!found.usable && missing.iter().all(|finding| finding.state == CheckState::Failed), "{found:?}");
         for (finding, what) in missing.iter().zip(wanted) {
             let namespace = what.rsplit(' ').next().unwrap_or_default();
             let fix = finding.fix.as_deref().unwrap_or_default();
@@ -102,7 +102,7 @@ async fn the_doctor_checks_the_rights_that_the_way_to_the_router_takes() -> Resu
         let found = report(&config).await?;
         let granted = about_router(&found);
         ensure!(granted.len() == wanted.len(), "{found:?}");
-        ensure!(granted.iter().all(|finding| finding.state == State::Ok), "{found:?}");
+        ensure!(granted.iter().all(|finding| finding.state == CheckState::Ok), "{found:?}");
     }
     // By exec nothing of it is needed.
     let found = report(&template("podbay")).await?;

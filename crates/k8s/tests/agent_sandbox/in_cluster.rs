@@ -5,7 +5,7 @@ use anyhow::{Result, ensure};
 use podbay_client::files::{Download, Write};
 use podbay_client::provider::Provider;
 use podbay_k8s::agent_sandbox::{AgentSandbox, Config};
-use podbay_k8s::channel::in_cluster::Connection;
+use podbay_k8s::channel::Connection;
 use podbay_k8s::{Access, Cluster, keys};
 use serde_json::json;
 

@@ -12,7 +12,7 @@ use kube::api::{ListParams, Patch, PatchParams};
 use podbay_client::files::{Download, Read, Write};
 use podbay_client::provider::Provider;
 use podbay_client::{ErrorCode, Sandbox, TcpChannel};
-use podbay_k8s::channel::in_cluster::Connection;
+use podbay_k8s::channel::Connection;
 use podbay_k8s::keys::{self, PrivateKey};
 use podbay_k8s::raw::{Config, Raw};
 use podbay_k8s::{Access, Cluster};

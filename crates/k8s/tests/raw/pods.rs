@@ -6,7 +6,8 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::Api;
 use kube::api::{PostParams, WatchEvent, WatchParams};
-use podbay_k8s::channel::exec::{Container, ExecChannel};
+use podbay_k8s::Container;
+use podbay_k8s::channel::exec::ExecChannel;
 use podbay_k8s::raw::Features;
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use podbay_k8s::Cluster;
-use podbay_k8s::doctor::{Depth, Doctor, State};
+use podbay_k8s::doctor::{CheckState, Depth, Doctor};
 use podbay_k8s::raw::Config;
 
 use crate::pods::rules;
@@ -17,7 +17,7 @@ async fn doctor_says_that_nodes_have_no_user_namespaces_for_pods() -> Result<()>
     let report = doctor.examine(Depth::Full).await;
     let start = report.findings.iter().find(|finding| finding.check == "start").context("nothing was started")?;
     println!("{}: {:?}", start.detail, start.fix);
-    ensure!(!report.usable && start.state == State::Failed, "{start:?}");
+    ensure!(!report.usable && start.state == CheckState::Failed, "{start:?}");
     ensure!(start.fix.as_ref().is_some_and(|fix| fix.contains("raw.user_namespace")), "{start:?}");
     Ok(())
 }

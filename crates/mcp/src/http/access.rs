@@ -36,8 +36,8 @@ const SESSION: &str = "mcp-session-id";
 /// How long a client may take to send the body of a request.
 const BODY: Duration = Duration::from_secs(60);
 
-/// How long a new session waits for a place. One that has just ended keeps its place until its sandbox is deleted.
-const PLACE: Duration = Duration::from_secs(2);
+/// How long a new session waits for a slot. One that has just ended keeps its slot until its sandbox is deleted.
+const SLOT_PATIENCE: Duration = Duration::from_secs(2);
 
 type Answer = Response<BoxBody<Bytes, Infallible>>;
 
@@ -50,7 +50,7 @@ pub(super) struct AccessControl {
     own_sandboxes: bool,
     sessions: Mutex<HashMap<String, Arc<Entry>>>,
     /// Room for sessions, and with them for their sandboxes.
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
 }
 
 impl AccessControl {
@@ -60,8 +60,8 @@ impl AccessControl {
         options: HttpOptions,
         own_sandboxes: bool,
     ) -> Self {
-        let places = Arc::new(Semaphore::new(options.sessions.min(Semaphore::MAX_PERMITS)));
-        Self { service, manager, options, own_sandboxes, sessions: Mutex::default(), places }
+        let slots = Arc::new(Semaphore::new(options.sessions.min(Semaphore::MAX_PERMITS)));
+        Self { service, manager, options, own_sandboxes, sessions: Mutex::default(), slots }
     }
 
     fn sessions(&self) -> MutexGuard<'_, HashMap<String, Arc<Entry>>> {
@@ -155,7 +155,7 @@ impl AccessControl {
     /// Opens a session, bound to its owner.
     async fn open(self: &Arc<Self>, mut request: Request<Full<Bytes>>, owner: Owner) -> Result<Answer, Box<Answer>> {
         self.forget_ended().await;
-        let Ok(Ok(place)) = tokio::time::timeout(PLACE, self.places.clone().acquire_owned()).await else {
+        let Ok(Ok(slot)) = tokio::time::timeout(SLOT_PATIENCE, self.slots.clone().acquire_owned()).await else {
             let mut answer = refused(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "the server has as many sessions as it allows: try again later, or end others",
@@ -163,7 +163,7 @@ impl AccessControl {
             answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("30"));
             return Err(answer);
         };
-        let entry = Arc::new(Entry::new(owner, Arc::new(place)));
+        let entry = Arc::new(Entry::new(owner, Arc::new(slot)));
         request.extensions_mut().insert(entry.clone());
         // In a task of its own: a client that hangs up meanwhile would leave a session behind that nobody knows and nobody ends.
         let access = self.clone();

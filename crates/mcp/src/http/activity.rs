@@ -9,20 +9,20 @@ use rmcp::RoleServer;
 use rmcp::service::RequestContext;
 
 use super::tokens::Owner;
-use crate::session::Place;
+use crate::session::SessionSlot;
 
 /// A session as access control knows it.
 #[derive(Debug)]
 pub(crate) struct Entry {
     owner: Owner,
-    place: Place,
+    slot: SessionSlot,
     calls: AtomicUsize,
     used: Mutex<Instant>,
 }
 
 impl Entry {
-    pub(super) fn new(owner: Owner, place: Place) -> Self {
-        Self { owner, place, calls: AtomicUsize::new(0), used: Mutex::new(Instant::now()) }
+    pub(super) fn new(owner: Owner, slot: SessionSlot) -> Self {
+        Self { owner, slot, calls: AtomicUsize::new(0), used: Mutex::new(Instant::now()) }
     }
 
     /// Whether whoever asks opened it.
@@ -48,9 +48,9 @@ impl Entry {
 #[derive(Debug)]
 pub(crate) struct Active(Option<Arc<Entry>>);
 
-/// The place of the session that a request opens. Over other transports there is none.
-pub(crate) fn place(context: &RequestContext<RoleServer>) -> Option<Place> {
-    entry(context).map(|entry| entry.place.clone())
+/// The slot of the session that a request opens. Over other transports there is none.
+pub(crate) fn slot(context: &RequestContext<RoleServer>) -> Option<SessionSlot> {
+    entry(context).map(|entry| entry.slot.clone())
 }
 
 fn entry(context: &RequestContext<RoleServer>) -> Option<&Arc<Entry>> {

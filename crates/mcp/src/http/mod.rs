@@ -25,9 +25,9 @@ use tokio::task::JoinSet;
 
 use crate::options::Options;
 use crate::server::Server;
-use crate::session::{Leftovers, Place, Session};
+use crate::session::{Leftovers, Session, SessionSlot};
 use access::AccessControl;
-pub use tokens::{TokenError, Tokens};
+pub use tokens::{ListenError, Tokens};
 
 /// How many connections are open at once. Further ones wait.
 const CONNECTIONS: usize = 1024;
@@ -86,9 +86,9 @@ impl HttpOptions {
     ///
     /// # Errors
     /// When others could reach it without a token.
-    pub fn check(&self, address: &SocketAddr) -> Result<(), TokenError> {
+    pub fn check(&self, address: &SocketAddr) -> Result<(), ListenError> {
         match self.tokens.is_empty() && !address.ip().to_canonical().is_loopback() {
-            true => Err(TokenError::Needed(*address)),
+            true => Err(ListenError::Needed(*address)),
             false => Ok(()),
         }
     }
@@ -120,8 +120,8 @@ pub async fn serve(
     http: HttpOptions,
     listener: TcpListener,
     end: impl Future<Output = ()>,
-) -> Result<(), TokenError> {
-    let address = listener.local_addr().map_err(TokenError::Listen)?;
+) -> Result<(), ListenError> {
+    let address = listener.local_addr().map_err(ListenError::Listen)?;
     http.check(&address)?;
     let (leftovers, left) = mpsc::unbounded_channel();
     let cleaner = tokio::spawn(delete(left));
@@ -177,11 +177,11 @@ fn factory(
 }
 
 /// Deletes the sandboxes of sessions that ended, until there can be no more of them.
-async fn delete(mut left: mpsc::UnboundedReceiver<(LazySandbox, Place)>) {
+async fn delete(mut left: mpsc::UnboundedReceiver<(LazySandbox, SessionSlot)>) {
     let mut deletions = JoinSet::new();
-    while let Some((sandbox, place)) = left.recv().await {
+    while let Some((sandbox, slot)) = left.recv().await {
         deletions.spawn(async move {
-            let _place = place;
+            let _slot = slot;
             for pause in [1, 5, 0] {
                 match sandbox.close().await {
                     Ok(()) => return,
@@ -196,10 +196,10 @@ async fn delete(mut left: mpsc::UnboundedReceiver<(LazySandbox, Place)>) {
 }
 
 async fn accept(listener: TcpListener, access: Arc<AccessControl>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let slots = Arc::new(Semaphore::new(CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let Ok(slot) = slots.clone().acquire_owned().await else { return };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -231,7 +231,7 @@ async fn accept(listener: TcpListener, access: Arc<AccessControl>) {
             if let Ok(Err(error)) = tokio::time::timeout(limit, connection).await {
                 tracing::debug!(%error, "a connection broke");
             }
-            drop(place);
+            drop(slot);
         });
         while connections.try_join_next().is_some() {}
     }

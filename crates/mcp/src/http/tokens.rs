@@ -12,7 +12,7 @@ const SHORTEST: usize = 16;
 /// Why a server can't listen.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum TokenError {
+pub enum ListenError {
     /// Others can reach the address.
     #[error(
         "{0} can be reached from other machines, so a token is needed: write one to a file ('umask 077; openssl rand -hex 32 > token') \
@@ -51,7 +51,7 @@ impl Tokens {
     ///
     /// # Errors
     /// When there is none, or one is too short.
-    pub fn parse(text: &str) -> Result<Self, TokenError> {
+    pub fn parse(text: &str) -> Result<Self, ListenError> {
         let mut digests = Vec::new();
         for (index, line) in text.lines().enumerate() {
             let token = line.trim();
@@ -59,11 +59,11 @@ impl Tokens {
                 continue;
             }
             if token.len() < SHORTEST || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-                return Err(TokenError::Unfit(index + 1));
+                return Err(ListenError::Unfit(index + 1));
             }
             digests.push(digest(token));
         }
-        if digests.is_empty() { Err(TokenError::Empty) } else { Ok(Self(digests)) }
+        if digests.is_empty() { Err(ListenError::Empty) } else { Ok(Self(digests)) }
     }
 
     /// Whether no token is needed.
@@ -123,9 +123,9 @@ mod tests {
 
     #[test]
     fn a_token_that_can_be_guessed_is_refused() {
-        assert!(matches!(Tokens::parse(""), Err(TokenError::Empty)));
-        assert!(matches!(Tokens::parse("# only a comment"), Err(TokenError::Empty)));
-        assert!(matches!(Tokens::parse("\nshort"), Err(TokenError::Unfit(2))));
-        assert!(matches!(Tokens::parse("0123456789 abcdef"), Err(TokenError::Unfit(1))));
+        assert!(matches!(Tokens::parse(""), Err(ListenError::Empty)));
+        assert!(matches!(Tokens::parse("# only a comment"), Err(ListenError::Empty)));
+        assert!(matches!(Tokens::parse("\nshort"), Err(ListenError::Unfit(2))));
+        assert!(matches!(Tokens::parse("0123456789 abcdef"), Err(ListenError::Unfit(1))));
     }
 }

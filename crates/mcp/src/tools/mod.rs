@@ -39,12 +39,12 @@ pub struct Row {
     /// Which of its own arguments are required.
     required: &'static [&'static str],
     /// What it may do to the sandbox.
-    pub effect: Effect,
+    pub effect: ToolEffect,
 }
 
 /// What a tool may do to the sandbox: the protocol's annotations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
+pub enum ToolEffect {
     /// Nothing.
     Reads,
     /// It may change or delete what is there. Calling it twice may do more than calling it once.
@@ -53,7 +53,7 @@ pub enum Effect {
     Replaces,
 }
 
-impl Effect {
+impl ToolEffect {
     fn annotations(self, title: &str) -> ToolAnnotations {
         let annotations = ToolAnnotations::with_title(title).read_only(self == Self::Reads).open_world(false);
         match self {
@@ -96,7 +96,7 @@ pub const TOOLS: &[Row] = &[
             ),
         ],
         required: &["command"],
-        effect: Effect::Changes,
+        effect: ToolEffect::Changes,
     },
     Row {
         name: "read",
@@ -106,7 +106,7 @@ pub const TOOLS: &[Row] = &[
         fields: &["path", "offset", "limit"],
         own: &[],
         required: &[],
-        effect: Effect::Reads,
+        effect: ToolEffect::Reads,
     },
     Row {
         name: "write",
@@ -116,7 +116,7 @@ pub const TOOLS: &[Row] = &[
         fields: &["path", "create_only"],
         own: &[("content", "string", "The whole content of the file.")],
         required: &["content"],
-        effect: Effect::Replaces,
+        effect: ToolEffect::Replaces,
     },
     Row {
         name: "edit",
@@ -129,7 +129,7 @@ pub const TOOLS: &[Row] = &[
             ("new_string", "string", "The text to put in its place."),
         ],
         required: &["old_string", "new_string"],
-        effect: Effect::Changes,
+        effect: ToolEffect::Changes,
     },
     Row {
         name: "ls",
@@ -140,7 +140,7 @@ pub const TOOLS: &[Row] = &[
         fields: &["path"],
         own: &[],
         required: &[],
-        effect: Effect::Reads,
+        effect: ToolEffect::Reads,
     },
     Row {
         name: "glob",
@@ -150,7 +150,7 @@ pub const TOOLS: &[Row] = &[
         fields: &["pattern", "path", "directories", "dots"],
         own: &[],
         required: &[],
-        effect: Effect::Reads,
+        effect: ToolEffect::Reads,
     },
     Row {
         name: "grep",
@@ -161,7 +161,7 @@ pub const TOOLS: &[Row] = &[
         fields: &["pattern", "path", "glob", "max_count"],
         own: &[],
         required: &[],
-        effect: Effect::Reads,
+        effect: ToolEffect::Reads,
     },
     Row {
         name: "upload",
@@ -174,7 +174,7 @@ pub const TOOLS: &[Row] = &[
             ("executable", "boolean", "Makes the file executable."),
         ],
         required: &["content_base64"],
-        effect: Effect::Replaces,
+        effect: ToolEffect::Replaces,
     },
     Row {
         name: "process_list",
@@ -184,7 +184,7 @@ pub const TOOLS: &[Row] = &[
         fields: &[],
         own: &[("all", "boolean", "Also lists commands that have ended.")],
         required: &[],
-        effect: Effect::Reads,
+        effect: ToolEffect::Reads,
     },
     Row {
         name: "process_output",
@@ -201,7 +201,7 @@ pub const TOOLS: &[Row] = &[
             ),
         ],
         required: &[],
-        effect: Effect::Reads,
+        effect: ToolEffect::Reads,
     },
     Row {
         name: "process_kill",
@@ -211,7 +211,7 @@ pub const TOOLS: &[Row] = &[
         fields: &["id", "signal"],
         own: &[],
         required: &[],
-        effect: Effect::Replaces,
+        effect: ToolEffect::Replaces,
     },
 ];
 
@@ -293,7 +293,7 @@ pub(crate) async fn call(
     context: &RequestContext<RoleServer>,
 ) -> Option<CallToolResult> {
     let row = TOOLS.iter().find(|row| row.name == name)?;
-    let Some(_place) = session.enter() else {
+    let Some(_running) = session.enter() else {
         let failure = Failure::Arguments("too many calls run at once: wait for one of them to end".to_owned());
         return Some(reply::failed(&failure, ""));
     };
@@ -360,7 +360,7 @@ mod tests {
     fn annotations_say_what_the_operations_do() {
         for row in TOOLS.iter().filter(|row| row.name != "process_output") {
             let mutates = |name: &&str| OPERATIONS.iter().any(|facts| facts.name == *name && facts.mutates);
-            assert_eq!(row.effect != Effect::Reads, row.operations.iter().any(mutates), "{}", row.name);
+            assert_eq!(row.effect != ToolEffect::Reads, row.operations.iter().any(mutates), "{}", row.name);
         }
         // Attaching to a command starts it where it is given one, and here it never is.
         let output = all().iter().find(|tool| tool.name == "process_output").and_then(|tool| tool.annotations.clone());

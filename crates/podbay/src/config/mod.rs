@@ -27,6 +27,7 @@ use std::time::Duration;
 
 pub use file::FILE;
 pub use mode::{MODES, Mode};
+pub(crate) use mode::{how_to_get_a_pool, how_to_suspend};
 use serde_json::Value as Json;
 pub use setting::{Flag, Kind, ProjectPower, SETTINGS, Setting};
 use value::Value;

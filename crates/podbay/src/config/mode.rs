@@ -19,6 +19,10 @@ pub struct Mode {
     /// Whether a sandbox can be leashed to the process that creates it. A cluster doesn't notice the end of a process: there, lifetimes
     /// end sandboxes.
     pub leashes: bool,
+    /// Whether it can suspend sandboxes.
+    pub suspends: bool,
+    /// The setting that gives it a warm pool which `refill` fills.
+    pub pool_setting: Option<&'static str>,
     /// The Python dataclass that has its settings.
     pub dataclass: &'static str,
     /// That class's documentation.
@@ -42,6 +46,8 @@ const TABLE: [Mode; 3] = [
         name: "local",
         on_cluster: false,
         leashes: true,
+        suspends: false,
+        pool_setting: None,
         dataclass: "LocalConfig",
         about: "Settings of sandboxes on this machine.",
         page: None,
@@ -53,6 +59,8 @@ const TABLE: [Mode; 3] = [
         name: "raw",
         on_cluster: true,
         leashes: false,
+        suspends: false,
+        pool_setting: Some("raw.warm_pool_size"),
         dataclass: "RawConfig",
         about: "Settings of sandboxes that are plain pods on a Kubernetes cluster.",
         page: Some("raw.md"),
@@ -70,6 +78,8 @@ const TABLE: [Mode; 3] = [
         name: "agent-sandbox",
         on_cluster: true,
         leashes: false,
+        suspends: true,
+        pool_setting: None,
         dataclass: "AgentSandboxConfig",
         about: "Settings of sandboxes on a cluster with the agent-sandbox controller.",
         page: Some("agent-sandbox.md"),
@@ -138,6 +148,20 @@ impl Mode {
     }
 }
 
+/// What to do where a mode can't suspend sandboxes.
+pub(crate) fn how_to_suspend() -> String {
+    alternatives(|mode| mode.suspends.then(|| format!("use mode {}", mode.name)))
+}
+
+/// What to do where a mode has no warm pool.
+pub(crate) fn how_to_get_a_pool() -> String {
+    alternatives(|mode| mode.pool_setting.map(|setting| format!("use mode {} and set {setting}", mode.name)))
+}
+
+fn alternatives(of: impl Fn(&Mode) -> Option<String>) -> String {
+    MODES.iter().filter_map(of).collect::<Vec<_>>().join(", or ")
+}
+
 impl Config {
     /// The row of the mode that `mode` names.
     pub fn mode_row(&self) -> &'static Mode {
@@ -171,6 +195,11 @@ mod tests {
             for (flag, _) in mode.instead.iter().filter(|(flag, _)| *flag != ANY) {
                 assert!(known(flag), "{}: there is no --{flag}", mode.name);
             }
+            assert!(
+                mode.pool_setting.is_none_or(|key| SETTINGS.iter().any(|setting| setting.key == key)),
+                "{}",
+                mode.name
+            );
             let mut config = Config::default();
             config.set("mode", mode.name).unwrap();
             assert_eq!(config.mode_row().name, mode.name);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use podbay_client::provider::Provider;
 use podbay_client::quantity::{format_size, format_time};
 use podbay_k8s::doctor::{Doctor, Trial};
-use podbay_k8s::{Access, Cluster, agent_sandbox, raw};
+use podbay_k8s::{Access, Cluster, DEFAULT_IDLE_TTL, agent_sandbox, raw};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
@@ -220,7 +220,7 @@ impl Config {
     pub fn default_limits(&self) -> Vec<(&'static str, String)> {
         match self.mode_row().on_cluster {
             true if self.is_set("idle_ttl") => Vec::new(),
-            true => vec![("idle_ttl", format_time(std::time::Duration::from_secs(raw::DAY)))],
+            true => vec![("idle_ttl", format_time(std::time::Duration::from_secs(DEFAULT_IDLE_TTL)))],
             false => self.default_local_limits(),
         }
     }
@@ -323,7 +323,7 @@ mod tests {
             let entry = config.entries().find(|entry| entry.key == "idle_ttl").unwrap();
             assert_eq!(entry.value, shown);
         }
-        assert_eq!(config(None).raw().unwrap().idle_ttl, Some(raw::DAY));
+        assert_eq!(config(None).raw().unwrap().idle_ttl, Some(DEFAULT_IDLE_TTL));
         assert!(Config::default().default_limits().iter().all(|(key, _)| *key != "idle_ttl"));
     }
 

@@ -21,7 +21,7 @@ const TAIL_AT: u64 = HEAD_AT + HEAD_ENTRIES as u64 * ENTRY;
 
 /// What a run consists of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum RunKind {
     Stdout,
     Stderr,
     /// Bytes that couldn't be written.
@@ -30,7 +30,7 @@ pub enum Kind {
 
 #[derive(Debug, Clone, Copy)]
 struct Run {
-    kind: Kind,
+    kind: RunKind,
     end: u64,
 }
 
@@ -42,9 +42,9 @@ impl Run {
 
     fn decode(number: u64) -> Option<Self> {
         let kind = match number & 3 {
-            0 => Kind::Stdout,
-            1 => Kind::Stderr,
-            _ => Kind::Lost,
+            0 => RunKind::Stdout,
+            1 => RunKind::Stderr,
+            _ => RunKind::Lost,
         };
         (number >> 2).checked_sub(1).map(|end| Self { kind, end })
     }
@@ -78,7 +78,7 @@ impl Index {
     }
 
     /// The run at an offset: its kind and its end. Nothing behind the last one.
-    pub fn find(&self, offset: u64) -> Option<(Kind, u64)> {
+    pub fn find(&self, offset: u64) -> Option<(RunKind, u64)> {
         let at = self.head.partition_point(|run| run.end <= offset);
         let found = self.head.get(at).or_else(|| self.tail.get(self.tail.partition_point(|run| run.end <= offset)));
         found.map(|run| (run.kind, run.end))
@@ -100,7 +100,7 @@ impl Index {
         let mut start = 0;
         let mut lost = 0;
         for run in self.head.iter().chain(&self.tail) {
-            if run.kind == Kind::Lost {
+            if run.kind == RunKind::Lost {
                 let before = run.end.min(head).saturating_sub(start);
                 let behind = run.end.saturating_sub(start.max(tail).max(head));
                 lost += before + behind;
@@ -111,7 +111,7 @@ impl Index {
     }
 
     /// Whether a run of another kind would have no room in the first area.
-    pub fn head_is_full(&self, kind: Kind) -> bool {
+    pub fn head_is_full(&self, kind: RunKind) -> bool {
         self.head.len() >= HEAD_ENTRIES && self.head.last().is_some_and(|last| last.kind != kind)
     }
 
@@ -132,7 +132,7 @@ impl Index {
     ///
     /// # Errors
     /// When it can't be written. In memory it is there all the same.
-    pub fn put(&mut self, record: &File, kind: Kind, end: u64, ring: bool) -> io::Result<()> {
+    pub fn put(&mut self, record: &File, kind: RunKind, end: u64, ring: bool) -> io::Result<()> {
         let run = Run { kind, end };
         let position = if ring {
             match self.tail.back_mut().filter(|last| last.kind == kind) {

@@ -24,17 +24,17 @@ pub(super) struct BaseDir {
     state: PathBuf,
 }
 
-/// A path in it.
+/// A path in it, with all links followed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ConfinedPath {
     /// Confines the operation to the directory: what the path leads to may have changed since.
     pub(super) scope: Scope,
     pub(super) path: RawPath,
 }
 
-/// Why a path has no place.
+/// Why a path is refused.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum NoPlace {
+pub(super) enum PathRefusal {
     /// It leads out of the directory.
     Denied,
     /// Nothing can be there.
@@ -56,22 +56,22 @@ impl BaseDir {
     ///
     /// # Errors
     /// When it leads out of the directory, or the directory doesn't exist.
-    pub(super) fn place(&self, asked: &[u8]) -> Result<Place, NoPlace> {
+    pub(super) fn resolve(&self, asked: &[u8]) -> Result<ConfinedPath, PathRefusal> {
         if asked.contains(&0) {
-            return Err(NoPlace::Denied);
+            return Err(PathRefusal::Denied);
         }
         if asked.len() >= PATH_MAX {
-            return Err(NoPlace::Missing);
+            return Err(PathRefusal::Missing);
         }
-        let base = std::fs::canonicalize(&self.path).map_err(|_| NoPlace::Missing)?;
+        let base = std::fs::canonicalize(&self.path).map_err(|_| PathRefusal::Missing)?;
         let private = KERNEL_DIRS.iter().map(Path::new).chain([&*self.state]);
         let private: Vec<&Path> = private.filter(|directory| !base.starts_with(directory)).collect();
         let real = real_path(&base, asked, &private);
-        let below = real.strip_prefix(&base).map_err(|_| NoPlace::Denied)?;
+        let below = real.strip_prefix(&base).map_err(|_| PathRefusal::Denied)?;
         let view = |below: &Path| RawPath::from([&b"/"[..], below.as_os_str().as_bytes()].concat());
         let denied: Vec<&Path> = private.iter().filter_map(|path| path.strip_prefix(&base).ok()).collect();
         if denied.iter().any(|path| below.starts_with(path)) {
-            return Err(NoPlace::Denied);
+            return Err(PathRefusal::Denied);
         }
         let scope = Scope {
             root: Some(base.as_os_str().as_bytes().into()),
@@ -80,7 +80,7 @@ impl BaseDir {
             rules_for_reads: true,
             ..Scope::default()
         };
-        Ok(Place { scope, path: view(below) })
+        Ok(ConfinedPath { scope, path: view(below) })
     }
 }
 
@@ -151,21 +151,21 @@ mod tests {
             ("loop/x", "/loop/x"),
             ("a\0", ""),
         ] {
-            let place = dir.place(asked.as_bytes());
+            let place = dir.resolve(asked.as_bytes());
             match path {
-                "" => assert_eq!(place, Err(NoPlace::Denied), "{asked:?}"),
+                "" => assert_eq!(place, Err(PathRefusal::Denied), "{asked:?}"),
                 path => assert_eq!(place.unwrap().path, RawPath::from(path), "{asked:?}"),
             }
         }
-        assert_eq!(dir.place(&[b'a'; PATH_MAX]), Err(NoPlace::Missing));
-        assert_eq!(dir.place(b"a").unwrap().scope.deny_prefixes, [RawPath::from("/d/.podbay")]);
-        assert_eq!(BaseDir::new(root.join("none"), &root).place(b""), Err(NoPlace::Missing));
+        assert_eq!(dir.resolve(&[b'a'; PATH_MAX]), Err(PathRefusal::Missing));
+        assert_eq!(dir.resolve(b"a").unwrap().scope.deny_prefixes, [RawPath::from("/d/.podbay")]);
+        assert_eq!(BaseDir::new(root.join("none"), &root).resolve(b""), Err(PathRefusal::Missing));
         let whole = BaseDir::new("/".into(), Path::new("/run/podbay"));
         for path in ["proc/1", "proc/self/exe", "proc/self/root/etc/passwd"] {
-            assert_eq!(whole.place(path.as_bytes()), Err(NoPlace::Denied), "{path}");
+            assert_eq!(whole.resolve(path.as_bytes()), Err(PathRefusal::Denied), "{path}");
         }
         assert_eq!(
-            whole.place(b"etc").unwrap().scope.deny_prefixes,
+            whole.resolve(b"etc").unwrap().scope.deny_prefixes,
             ["/proc", "/sys", "/dev", "/run/podbay"].map(RawPath::from)
         );
     }

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::answer::{self, Answer};
 use super::arriving::Arriving;
-use super::base_dir::{NoPlace, Place};
+use super::base_dir::{ConfinedPath, PathRefusal};
 use super::multipart::{Event, Malformed, Parser};
 use super::{Request, RuntimeApi};
 use crate::serve::blocking::blocking;
@@ -131,9 +131,9 @@ async fn receive(
 async fn begin(api: &Arc<RuntimeApi>, filename: Vec<u8>) -> Result<PendingWrite, Box<Answer>> {
     let api = api.clone();
     let begun = blocking(move || {
-        let Place { scope, path } = api.base.place(&filename).map_err(|why| match why {
-            NoPlace::Denied => Box::new(denied()),
-            NoPlace::Missing => Box::new(server_error("File upload failed: the file can't have that name")),
+        let ConfinedPath { scope, path } = api.base.resolve(&filename).map_err(|why| match why {
+            PathRefusal::Denied => Box::new(denied()),
+            PathRefusal::Missing => Box::new(server_error("File upload failed: the file can't have that name")),
         })?;
         let write = Write { scope, ..Write::new(path) };
         api.daemon.files.start_write(&write).map_err(|error| upload_failed(&error).into())
@@ -149,10 +149,10 @@ async fn append(mut pending: PendingWrite, data: Bytes) -> Result<PendingWrite, 
 /// Sends a file.
 pub(super) async fn download(api: Arc<RuntimeApi>, path: Vec<u8>) -> Answer {
     on_thread(move || {
-        let (output, file) = match api.base.place(&path) {
-            Err(NoPlace::Denied) => return denied(),
-            Err(NoPlace::Missing) => return not_found(),
-            Ok(Place { scope, path }) => {
+        let (output, file) = match api.base.resolve(&path) {
+            Err(PathRefusal::Denied) => return denied(),
+            Err(PathRefusal::Missing) => return not_found(),
+            Ok(ConfinedPath { scope, path }) => {
                 match api.daemon.files.open_download(&Download { scope, ..Download::new(path) }) {
                     Ok(opened) => opened,
                     Err(error) if is_denied(&error) => return denied(),
@@ -217,10 +217,10 @@ pub(super) async fn list(api: Arc<RuntimeApi>, path: Vec<u8>) -> Answer {
     // Long lists take memory until they are sent.
     let Ok(room) = api.lists.clone().acquire_owned().await else { return server_error("podbayd is shutting down") };
     let listed = on_thread(move || {
-        let place = match api.base.place(&path) {
+        let place = match api.base.resolve(&path) {
             Ok(place) => place,
-            Err(NoPlace::Denied) => return denied(),
-            Err(NoPlace::Missing) => return not_a_directory(),
+            Err(PathRefusal::Denied) => return denied(),
+            Err(PathRefusal::Missing) => return not_a_directory(),
         };
         let failed = |why: &str| server_error(&format!("List files failed: {why}"));
         let request = Ls { path: Some(place.path), scope: place.scope, limit: MOST_ENTRIES };
@@ -249,7 +249,7 @@ fn not_a_directory() -> Answer {
 fn listed(api: &RuntimeApi, entry: Entry) -> Listed {
     let path = entry.path.clone();
     let target = (entry.kind == Kind::Link).then(|| {
-        let Place { scope, path } = api.base.place(path.as_bytes()).ok()?;
+        let ConfinedPath { scope, path } = api.base.resolve(path.as_bytes()).ok()?;
         api.daemon.files.stat(&Stat { scope, ..Stat::new(path) }).ok()
     });
     let entry = target.flatten().map_or(entry, |target| target.entry);
@@ -269,9 +269,9 @@ fn name_of(path: &RawPath) -> String {
 /// Says whether something exists.
 pub(super) async fn exists(api: Arc<RuntimeApi>, path: Vec<u8>) -> Answer {
     on_thread(move || {
-        let exists = match api.base.place(&path) {
-            Err(NoPlace::Denied) => return denied(),
-            Err(NoPlace::Missing) => false,
+        let exists = match api.base.resolve(&path) {
+            Err(PathRefusal::Denied) => return denied(),
+            Err(PathRefusal::Missing) => false,
             Ok(place) => match api.daemon.files.stat(&Stat { scope: place.scope, ..Stat::new(place.path) }) {
                 Err(error) if is_denied(&error) => return denied(),
                 found => found.is_ok(),

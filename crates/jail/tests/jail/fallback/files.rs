@@ -1,15 +1,13 @@
-//! Files and their metadata: what a jail without namespaces opens, changes and gives away.
+//! Files and their metadata: what a jail without namespaces opens and changes.
 
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{PermissionsExt, chown};
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
 
-use podbay_jail::{Isolation, Jail, Mount};
-use rustix::process::{Pid, Signal, kill_process};
+use podbay_jail::Mount;
 
 use super::{attempt_as_command, jail};
-use crate::harness::{World, skip, unreadable};
-use crate::raw::{self, call, refused, text};
+use crate::harness::{World, unreadable};
+use crate::raw::{call, refused, text};
 
 pub(super) fn files(world: &World) {
     let mut jail = jail(world);
@@ -89,46 +87,4 @@ pub(super) fn metadata(world: &World) {
     let after = fs::metadata(&secret).unwrap();
     assert_eq!(after.permissions(), before.permissions());
     assert_eq!(after.modified().unwrap(), before.modified().unwrap());
-}
-
-/// Root changed a directory's owner, then created others in it and changed their owner by path: meanwhile, the first one's owner
-/// could put a link to root's file there.
-pub(super) fn giving_away(world: &World) {
-    const OWNER: u32 = 54_321;
-    if !world.root {
-        skip("only root gives anything away");
-    }
-    let precious = world.scratch.join("precious");
-    fs::write(&precious, "root's").unwrap();
-    let workspace = world.directory("work");
-    chown(&workspace, Some(OWNER), Some(OWNER)).unwrap();
-    let attacker = raw::helper().unwrap_or_else(|| {
-        let them = (rustix::process::Gid::from_raw(OWNER), rustix::process::Uid::from_raw(OWNER));
-        rustix::thread::set_thread_groups(&[]).unwrap();
-        rustix::thread::set_thread_res_gid(them.0, them.0, them.0).unwrap();
-        rustix::thread::set_thread_res_uid(them.1, them.1, them.1).unwrap();
-        loop {
-            for name in ["exec", "artefacts"] {
-                let place = world.scratch.join("box/area/state").join(name);
-                if fs::remove_dir(&place).is_ok() {
-                    let _ = std::os::unix::fs::symlink(&precious, &place);
-                }
-            }
-        }
-    });
-    for _ in 0..300 {
-        let dir = world.directory("box");
-        let mut jail = jail_at(world, &workspace);
-        podbay_jail::make_host_dirs(&dir, &mut jail).unwrap();
-        let owner = fs::symlink_metadata(jail.state.unwrap()).unwrap();
-        assert_eq!(std::os::unix::fs::MetadataExt::uid(&owner), OWNER, "the control: it is given away");
-        assert_eq!(std::os::unix::fs::MetadataExt::uid(&fs::metadata(&precious).unwrap()), 0);
-        fs::rename(&dir, world.scratch.join("gone")).unwrap();
-        fs::remove_dir_all(world.scratch.join("gone")).unwrap();
-    }
-    kill_process(Pid::from_raw(attacker).unwrap(), Signal::KILL).unwrap();
-}
-
-fn jail_at(world: &World, workspace: &Path) -> Jail {
-    Jail { isolation: Isolation::Landlock, workspace: Some(workspace.to_owned()), ..world.jail() }
 }

@@ -26,7 +26,6 @@ pub(crate) const CASES: &[Case] = &[
     ("fallback_has_the_limit_and_what_its_user_ran_before", processes::fork_bomb),
     ("fallback_dies_with_its_maker", processes::dies_with_maker),
     ("fallback_refuses_what_it_cannot_do", refusals),
-    ("fallback_gives_away_nothing_but_its_own", files::giving_away),
     ("fallback_is_named_where_there_are_no_namespaces", no_namespaces),
 ];
 
@@ -45,17 +44,17 @@ pub(crate) fn jail(world: &World) -> Jail {
 
 /// Runs an attack as a command, in podbayd's confinement and its own.
 pub(crate) fn attempt_as_command(jail: &Jail, inside: impl FnOnce() -> Verdict) {
-    let cell = CommandConfinement::of(jail).unwrap();
+    let confinement = CommandConfinement::of(jail).unwrap();
     attempt(jail, || {
-        step_in(&cell)?;
+        confine_command(&confinement)?;
         inside()
     });
 }
 
-fn step_in(cell: &CommandConfinement) -> Verdict {
+fn confine_command(confinement: &CommandConfinement) -> Verdict {
     Domain::default().enter().signals?;
-    let bars = cell.prepare().map_err(|error| error.to_string())?;
-    bars.enter(None).map_err(|error| error.to_string())
+    let prepared = confinement.prepare().map_err(|error| error.to_string())?;
+    prepared.enter(None).map_err(|error| error.to_string())
 }
 
 /// Attacks on the kernel, run as a command.

@@ -17,7 +17,7 @@ use crate::raw::{self, call, refused};
 /// A command attacks podbayd, which runs as the same user, and its own shim.
 pub(super) fn podbayd(world: &World) {
     let jail = jail(world);
-    let cell = CommandConfinement::of(&jail).unwrap();
+    let confinement = CommandConfinement::of(&jail).unwrap();
     attempt(&jail, || {
         let podbayd = std::process::id();
         let tell = |what: Verdict| what.map_or_else(|_| 1, |()| 0);
@@ -27,8 +27,8 @@ pub(super) fn podbayd(world: &World) {
                 let shim = std::process::id();
                 let of_command = raw::in_child(|| {
                     tell((|| {
-                        let bars = cell.prepare().map_err(|error| error.to_string())?;
-                        bars.enter(None).map_err(|error| error.to_string())?;
+                        let prepared = confinement.prepare().map_err(|error| error.to_string())?;
+                        prepared.enter(None).map_err(|error| error.to_string())?;
                         for pid in [podbayd, shim] {
                             let attach = [u64::from(libc::PTRACE_ATTACH), u64::from(pid), 0, 0, 0, 0];
                             refused("ptrace", libc::SYS_ptrace, attach, libc::EPERM)?;

@@ -4,8 +4,6 @@
 //! that starts podbayd brings both key and identity, so any image will do: the first contact to a pod goes through exec, all
 //! others by its address. The connection isn't encrypted.
 
-mod connection;
-mod failure;
 mod tokens;
 
 use std::collections::BTreeMap;
@@ -21,19 +19,18 @@ use podbay_proto::token::PrivateKey;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-pub(crate) use self::connection::AddressConfig;
-pub use self::connection::Connection;
-pub(crate) use self::failure::AddressFailure;
 pub(crate) use self::tokens::Token;
-use self::tokens::read_keys;
-use super::by_name::SandboxName;
-use super::exec::{Container, ExecChannel};
+use super::exec::ExecChannel;
 use super::router::{Router, Way};
+use super::sandbox_name::SandboxName;
 use super::stock_runtime::{self, Brought, RoutedApi};
+use super::{AddressConfig, AddressFailure, Connection};
 use crate::bootstrap::Listen;
 use crate::cluster::Cluster;
 use crate::cluster::clock::Clock;
 use crate::error::Result;
+use crate::keys::read_keys;
+use crate::pod::container::Container;
 
 /// How long a pod's address may take to accept a connection, and podbayd there to check the token.
 const LIMIT: Duration = Duration::from_secs(1);

@@ -1,24 +1,20 @@
 //! Tokens for podbayd, and the private keys that sign them.
 
-use std::io;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use podbay_proto::token::{Claims, PrivateKey};
+use podbay_proto::token::Claims;
 
 use super::{PodAddresses, lock};
-use crate::channel::by_name::SandboxName;
-use crate::channel::exec::Container;
-use crate::error::{Error, Result};
+use crate::channel::sandbox_name::SandboxName;
+use crate::keys::read_keys;
+use crate::pod::container::Container;
 
 /// How long a token is valid, in seconds. Clocks may differ by some minutes.
 const TOKEN_LIFE: u64 = 15 * 60;
 
 /// How long a token is used before another one is made.
 const TOKEN_USE: Duration = Duration::from_secs(5 * 60);
-
-/// The largest file with private keys.
-const LARGEST_FILE: u64 = 4 << 10;
 
 impl PodAddresses {
     /// A token for a container.
@@ -90,23 +86,12 @@ impl Token {
     }
 }
 
-pub(super) fn read_keys(path: &std::path::Path) -> Result<Vec<PrivateKey>> {
-    let read = || -> io::Result<String> {
-        let mut text = String::new();
-        io::Read::read_to_string(&mut io::Read::take(std::fs::File::open(path)?, LARGEST_FILE), &mut text)?;
-        Ok(text)
-    };
-    let bad =
-        |why: &dyn std::fmt::Display| Error::Config(format!("cluster.private_key_file {}: {why}", path.display()));
-    PrivateKey::parse_all(&read().map_err(|error| bad(&error))?).map_err(|error| bad(&error))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::tests::{addresses, container};
     use super::*;
     use crate::cluster::clock::Clock;
-    use podbay_proto::token::{Identity, verify};
+    use podbay_proto::token::{Identity, PrivateKey, verify};
 
     #[test]
     fn tokens_are_kept_for_a_while_and_keys_read_again() {

@@ -1,8 +1,9 @@
 //! Where the router is, and connections to it.
 
+use std::convert::Infallible;
 use std::fmt::{self, Display};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::Uri;
 use k8s_openapi::api::core::v1::{Pod, Service};
@@ -10,12 +11,14 @@ use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use podbay_client::ByteStream;
 use serde_json::Value;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::{GATEWAY_GROUP, LIMIT, RouterConfig, Way};
+use crate::api::follow::{Judge, Outcome, Verdict, follow};
 use crate::cluster::proxy;
 use crate::error::{Error, Result};
 
@@ -25,9 +28,6 @@ const SERVICE_PORT: i32 = 8080;
 
 /// How long a Gateway may take to get an address.
 const NEW_GATEWAY: Duration = Duration::from_secs(60);
-
-/// How long to wait before it is looked at again.
-const PAUSE: Duration = Duration::from_millis(500);
 
 /// The way to the router.
 #[derive(Debug)]
@@ -171,19 +171,31 @@ async fn connect(url: &RouterUrl, tls: &Tls) -> Result<Box<dyn ByteStream>, Stri
 async fn gateway_with_address(client: &kube::Client, name: &str, namespace: &str) -> Result<Value, String> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(GATEWAY_GROUP, "v1", "Gateway"));
     let gateways: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
-    let begun = Instant::now();
-    loop {
-        let gateway = gateways.get(name).await.map_err(|error| format!("can't get the Gateway: {error}"))?;
-        if gateway.data["status"]["addresses"][0]["value"].is_string() {
-            return Ok(gateway.data);
+    let gateway = gateways.get(name).await.map_err(|error| format!("can't get the Gateway: {error}"))?;
+    let mut progress = String::new();
+    match timeout(NEW_GATEWAY, follow(gateways, gateway, &HasAddress, &mut progress)).await {
+        Ok(Ok(Outcome::Ready(gateway))) => Ok(gateway.data),
+        Ok(Ok(Outcome::Failed(never))) => match never {},
+        Ok(Ok(Outcome::Deleted)) => Err("the Gateway was deleted before it had an address".into()),
+        Ok(Err(error)) => Err(format!("can't watch the Gateway: {error}")),
+        Ok(Ok(Outcome::Doubted(_))) | Err(_) => Err(format!(
+            "the Gateway has had no address for {} s: see 'kubectl describe gateway {name}'",
+            NEW_GATEWAY.as_secs()
+        )),
+    }
+}
+
+/// Waits until a Gateway has an address.
+struct HasAddress;
+
+impl Judge<DynamicObject> for HasAddress {
+    type Failure = Infallible;
+
+    fn judge(&self, gateway: &DynamicObject) -> Verdict<Infallible> {
+        match gateway.data["status"]["addresses"][0]["value"].is_string() {
+            true => Verdict::Ready,
+            false => Verdict::Waiting("it has no address".into()),
         }
-        if begun.elapsed() > NEW_GATEWAY {
-            let seconds = NEW_GATEWAY.as_secs();
-            return Err(format!(
-                "the Gateway has had no address for {seconds} s: see 'kubectl describe gateway {name}'"
-            ));
-        }
-        tokio::time::sleep(PAUSE).await;
     }
 }
 

@@ -23,12 +23,12 @@ use tokio::time::timeout;
 use self::connections::Connections;
 use self::destination::{Destination, Tls};
 use self::scoped_token::ScopedKey;
-use super::exec::Container;
-use super::in_cluster::AddressFailure;
+use super::AddressFailure;
 use super::websocket::{self, Handshake};
 use super::websocket_bytes::WebSocketBytes;
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
+use crate::pod::container::Container;
 
 /// Where upstream's manifests put the router.
 pub(crate) const ROUTER_NAMESPACE: &str = "agent-sandbox-system";

@@ -10,7 +10,8 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use super::*;
 use crate::agent_sandbox::Config;
-use crate::channel::in_cluster::{Connection, PodAddresses};
+use crate::channel::Connection;
+use crate::channel::in_cluster::PodAddresses;
 use crate::cluster::Access;
 use crate::keys;
 use crate::test_certificates as certificates;
@@ -54,12 +55,20 @@ async fn server(tls: Option<TlsAcceptor>) -> (SocketAddr, JoinHandle<io::Result<
     (address, served)
 }
 
-/// An API server that answers one request, and returns its head.
-async fn api_server(status: &str, body: String) -> (Cluster, JoinHandle<io::Result<String>>) {
+/// An API server that answers as many requests as there are bodies, and returns their heads.
+async fn api_server(status: &str, bodies: &[String]) -> (Cluster, JoinHandle<io::Result<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
-    let served = tokio::spawn(async move { answer(listener.accept().await?.0, &(head + &body)).await });
+    let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-type: application/json\r\n");
+    let answers: Vec<String> =
+        bodies.iter().map(|body| format!("{head}content-length: {}\r\n\r\n{body}", body.len())).collect();
+    let served = tokio::spawn(async move {
+        let mut asked = Vec::new();
+        for text in answers {
+            asked.push(answer(listener.accept().await?.0, &text).await?);
+        }
+        Ok(asked)
+    });
     (Cluster::connect(&Access { api_url: Some(url), ..Access::default() }).await.unwrap(), served)
 }
 
@@ -174,41 +183,68 @@ async fn certificates_and_names_are_those_of_the_settings() {
     assert!(error.contains("router_client_cert_file"), "{error}");
 }
 
-#[tokio::test]
-async fn the_named_gateway_is_asked_for_and_its_named_listener_used() {
-    let (_dir, config) = config();
-    let (address, served) = server(None).await;
-    let gateway = serde_json::json!({
-        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "metadata": {"name": "edge"},
+/// A Gateway whose second listener is at an address, and whose status says so unless it is new.
+fn gateway(listener: SocketAddr, has_address: bool) -> serde_json::Value {
+    let addresses = if has_address { serde_json::json!([{"value": listener.ip()}]) } else { serde_json::json!([]) };
+    serde_json::json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
+        "metadata": {"name": "edge", "uid": "g", "resourceVersion": if has_address { "8" } else { "7" }},
         "spec": {"listeners": [
             {"name": "first", "protocol": "HTTP", "port": 1},
-            {"name": "second", "protocol": "HTTP", "port": address.port()},
+            {"name": "second", "protocol": "HTTP", "port": listener.port()},
         ]},
-        "status": {"addresses": [{"value": "127.0.0.1"}]},
-    });
-    let (cluster, asked) = api_server("200 OK", gateway.to_string()).await;
-    let config = Config {
+        "status": {"addresses": addresses},
+    })
+}
+
+fn through_gateway(config: Config) -> Config {
+    Config {
         connection: Connection::Gateway,
         gateway_name: Some("edge".into()),
         gateway_namespace: "ingress".into(),
         gateway_listener: Some("second".into()),
         ..config
-    };
-    let failure = connect(&cluster, &config).await.unwrap();
+    }
+}
+
+/// It was asked for twice a second.
+#[tokio::test]
+async fn a_gateway_without_an_address_is_watched() {
+    let (_dir, config) = config();
+    let (address, served) = server(None).await;
+    let event = serde_json::json!({"type": "MODIFIED", "object": gateway(address, true)});
+    let answers = [gateway(address, false).to_string(), format!("{event}\n")];
+    let (cluster, asked) = api_server("200 OK", &answers).await;
+    let failure = connect(&cluster, &through_gateway(config)).await.unwrap();
     assert!(matches!(failure, AddressFailure::NotListening(_)), "{failure}");
     assert!(served.await.unwrap().unwrap().head.contains("x-sandbox-id: box\r\n"));
     let asked = asked.await.unwrap().unwrap();
-    assert!(asked.contains("/namespaces/ingress/gateways/edge"), "{asked}");
+    assert!(asked[0].contains("/namespaces/ingress/gateways/edge"), "{asked:?}");
+    for part in ["/namespaces/ingress/gateways?", "watch=true", "resourceversion=7", "metadata.name%3dedge"] {
+        assert!(asked[1].contains(part), "{part}: {asked:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_named_gateway_is_asked_for_and_its_named_listener_used() {
+    let (_dir, config) = config();
+    let (address, served) = server(None).await;
+    let (cluster, asked) = api_server("200 OK", &[gateway(address, true).to_string()]).await;
+    let failure = connect(&cluster, &through_gateway(config)).await.unwrap();
+    assert!(matches!(failure, AddressFailure::NotListening(_)), "{failure}");
+    assert!(served.await.unwrap().unwrap().head.contains("x-sandbox-id: box\r\n"));
+    let asked = asked.await.unwrap().unwrap();
+    assert!(asked[0].contains("/namespaces/ingress/gateways/edge"), "{asked:?}");
 }
 
 #[tokio::test]
 async fn a_tunnel_leads_to_the_routers_own_namespace() {
     let (_dir, config) = config();
     let missing = r#"{"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "message": "none"}"#;
-    let (cluster, asked) = api_server("404 Not Found", missing.into()).await;
+    let (cluster, asked) = api_server("404 Not Found", &[missing.into()]).await;
     let config = Config { connection: Connection::Tunnel, router_namespace: "routers".into(), ..config };
     let failure = connect(&cluster, &config).await.unwrap().to_string();
     assert!(failure.contains("routers/sandbox-router-svc"), "{failure}");
     let asked = asked.await.unwrap().unwrap();
-    assert!(asked.contains("/namespaces/routers/services/sandbox-router-svc"), "{asked}");
+    assert!(asked[0].contains("/namespaces/routers/services/sandbox-router-svc"), "{asked:?}");
 }

@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 
 use super::Router;
-use crate::channel::exec::Container;
+use crate::pod::container::Container;
 
 /// A connection to the router that carries one request after another.
 pub(crate) struct HttpConnection {

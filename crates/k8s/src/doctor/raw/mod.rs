@@ -8,7 +8,7 @@ use kube::Api;
 use kube::api::PostParams;
 use podbay_client::provider::{Pending, Provider};
 
-use super::report::{Finding, State};
+use super::report::{CheckState, Finding};
 use super::{Examined, ModeNeeds};
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
@@ -56,7 +56,7 @@ impl RawExamination {
             pods.create(&parameters, &pod).await.map(drop).map_err(Error::api("admit a sandbox's pod"))
         };
         match rehearsed.await {
-            Ok(()) => finding(State::Ok, "yes".into()),
+            Ok(()) => finding(CheckState::Ok, "yes".into()),
             Err(error) => {
                 let text = error.to_string();
                 let fix = if text.contains("PodSecurity") {
@@ -72,7 +72,7 @@ impl RawExamination {
                 } else {
                     "change the setting that it names ('podbay config' shows them), or ask the cluster's administrator"
                 };
-                finding(State::Failed, text).fix(fix)
+                finding(CheckState::Failed, text).fix(fix)
             }
         }
     }

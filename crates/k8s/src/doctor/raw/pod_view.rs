@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use super::RawExamination;
 use super::trial::Started;
-use crate::doctor::report::{Finding, State};
+use crate::doctor::report::{CheckState, Finding};
 use crate::raw::egress;
 
 /// Every pod has this variable, whatever its account may do.
@@ -27,22 +27,22 @@ impl RawExamination {
     pub(super) async fn ranges(&self, open: &Started) -> Finding {
         let finding = |state, detail: String| Finding::new("ranges", "the cluster's own addresses", state, detail);
         if !self.config.block_network || self.config.egress.is_empty() {
-            return finding(State::Skipped, "no egress rule allows any".into());
+            return finding(CheckState::Skipped, "no egress rule allows any".into());
         }
         let ranges = match egress::ranges(&self.config) {
             Ok(ranges) => ranges,
-            Err(error) => return finding(State::Warning, error.to_string()),
+            Err(error) => return finding(CheckState::Warning, error.to_string()),
         };
         let server = match open.sandbox.run(API_SERVER).await {
             Ok(output) => output.text().trim().to_owned(),
-            Err(error) => return finding(State::Warning, format!("can't be checked: {error}")),
+            Err(error) => return finding(CheckState::Warning, format!("can't be checked: {error}")),
         };
         let seen = open.addresses.iter().cloned().chain([server]);
         let outside = outside(seen, &ranges);
         match outside.is_empty() {
-            true => finding(State::Ok, "are excluded from egress rules".into()),
+            true => finding(CheckState::Ok, "are excluded from egress rules".into()),
             false => finding(
-                State::Warning,
+                CheckState::Warning,
                 format!("{} can be reached through an egress rule for all addresses", outside.join(", ")),
             )
             .fix(
@@ -57,15 +57,15 @@ impl RawExamination {
         let finding =
             |state, detail: &str| Finding::new("user_namespace", "a user namespace for each pod", state, detail);
         if !self.config.user_namespace {
-            return finding(State::Skipped, "not requested: raw.user_namespace");
+            return finding(CheckState::Skipped, "not requested: raw.user_namespace");
         }
         let users = match open.sandbox.run(USERS).await {
             Ok(output) => output.text().into_owned(),
-            Err(error) => return finding(State::Warning, &format!("can't be checked: {error}")),
+            Err(error) => return finding(CheckState::Warning, &format!("can't be checked: {error}")),
         };
         match is_the_nodes(&users) {
-            false => finding(State::Ok, "the sandbox's users are mapped to other users on the node"),
-            true => finding(State::Failed, "the node ignores it: the sandbox's users are the node's own").fix(
+            false => finding(CheckState::Ok, "the sandbox's users are mapped to other users on the node"),
+            true => finding(CheckState::Failed, "the node ignores it: the sandbox's users are the node's own").fix(
                 "unset raw.user_namespace, or select nodes that support it with raw.node_selector (Linux 6.3, and \
                  containerd 2 or CRI-O)",
             ),

@@ -14,13 +14,13 @@ use podbay_client::{Command, Sandbox};
 use podbay_proto::layout::{PROGRAM, STATE_DIR};
 
 use super::{RawExamination, labels, pod_view};
-use crate::channel::exec::{Container, address as address_of};
-use crate::doctor::address::{PodPlace, address as try_address};
+use crate::doctor::address::{RunningPod, address as try_address};
 use crate::doctor::protection::protection;
-use crate::doctor::report::{Finding, State};
+use crate::doctor::report::{CheckState, Finding};
 use crate::error::{Error, Result};
 use crate::keys;
 use crate::names::SANDBOX;
+use crate::pod::container::{Container, address as address_of};
 use crate::raw::manifest::CONTAINER;
 use crate::raw::{Config, Raw};
 
@@ -81,7 +81,7 @@ impl RawExamination {
                 "they end by themselves after {} minutes; then: podbay reap --mode raw",
                 BACKSTOP.as_secs() / 60
             );
-            findings.push(Finding::new("leftovers", "expired sandboxes", State::Warning, detail).fix(fix));
+            findings.push(Finding::new("leftovers", "expired sandboxes", CheckState::Warning, detail).fix(fix));
         }
         findings
     }
@@ -103,9 +103,9 @@ impl RawExamination {
                 let fix = remedy(&error, &self.config);
                 let why = "skipped: no sandbox starts";
                 vec![
-                    Finding::new("start", what, State::Failed, error.to_string()).fix(fix),
-                    Finding::new("protection", "commands and podbayd", State::Skipped, why),
-                    Finding::new("network", "network rules", State::Skipped, why),
+                    Finding::new("start", what, CheckState::Failed, error.to_string()).fix(fix),
+                    Finding::new("protection", "commands and podbayd", CheckState::Skipped, why),
+                    Finding::new("network", "network rules", CheckState::Skipped, why),
                 ]
             }
             Ok((open, more)) => {
@@ -116,7 +116,7 @@ impl RawExamination {
                     None => open_network(),
                 };
                 let mut findings =
-                    vec![Finding::new("start", what, State::Ok, detail), protection, open.own.clone(), network];
+                    vec![Finding::new("start", what, CheckState::Ok, detail), protection, open.own.clone(), network];
                 findings.push(self.ranges(&open).await);
                 findings.push(self.user_namespace(&open).await);
                 findings
@@ -159,15 +159,17 @@ impl RawExamination {
             uid: pod.metadata.uid.clone().unwrap_or_default(),
             name: CONTAINER.to_owned(),
         };
-        let own = try_address(raw.addresses(), &PodPlace { container, ip: address_of(&pod) }).await;
+        let own = try_address(raw.addresses(), &RunningPod { container, ip: address_of(&pod) }).await;
         Ok(Started { sandbox: made.sandbox, address, addresses, own })
     }
 
     async fn network(&self, open: &Started, other: &Started, closed: &Started) -> Finding {
         match self.network_tried(open, other, closed).await {
             Ok(finding) => finding,
-            Err(error) => Finding::new("network", "network rules", State::Warning, format!("can't be tested: {error}"))
-                .fix("try again; if it still fails, use an image with python3, bash, nc or curl"),
+            Err(error) => {
+                Finding::new("network", "network rules", CheckState::Warning, format!("can't be tested: {error}"))
+                    .fix("try again; if it still fails, use an image with python3, bash, nc or curl")
+            }
         }
     }
 
@@ -178,13 +180,13 @@ impl RawExamination {
             Some(_) => {}
             None if no_tool(connect(other, &open.address).await?) => {
                 return finding(
-                    State::Skipped,
+                    CheckState::Skipped,
                     "can't be tested: the image has none of python3, bash, nc and curl".into(),
                 );
             }
             None => {
                 return finding(
-                    State::Warning,
+                    CheckState::Warning,
                     "two sandboxes without rules can't reach each other, so the test proves nothing: another policy \
                      in the namespace forbids it, or pods can't reach each other at all"
                         .into(),
@@ -196,10 +198,10 @@ impl RawExamination {
         let into = until(false, || connect(other, &closed.address)).await?;
         match (out, into) {
             (Some(out), Some(into)) if out.max(into) < Duration::from_secs(1) => {
-                finding(State::Ok, "enforced in both directions".into())
+                finding(CheckState::Ok, "enforced in both directions".into())
             }
             (Some(out), Some(into)) => finding(
-                State::Warning,
+                CheckState::Warning,
                 format!(
                     "enforced, but only {:.0} s after a sandbox starts: its first connections aren't blocked",
                     out.max(into).as_secs_f64()
@@ -216,7 +218,7 @@ impl RawExamination {
                     .filter_map(|(way, held)| held.is_none().then_some(*way))
                     .collect();
                 finding(
-                    State::Failed,
+                    CheckState::Failed,
                     format!("aren't enforced: a connection {} got through, though rules forbid it", ways.join(" and one ")),
                 )
                 .map(|finding| {
@@ -236,7 +238,7 @@ fn open_network() -> Finding {
     Finding::new(
         "network",
         "network rules",
-        State::Warning,
+        CheckState::Warning,
         "not requested: raw.block_network is false, so sandboxes can reach everything that pods of this cluster can",
     )
     .fix("leave raw.block_network at true, and allow what is needed with raw.egress")

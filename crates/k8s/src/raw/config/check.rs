@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::Config;
-use crate::channel::in_cluster::AddressConfig;
+use crate::channel::AddressConfig;
 use crate::error::{Error, Result};
 use crate::keys::PublicKey;
 use crate::names;

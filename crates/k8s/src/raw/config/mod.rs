@@ -10,11 +10,8 @@ use podbay_proto::session::PORT;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::channel::in_cluster::Connection;
-
-/// The seconds of a day: how long a sandbox on a cluster may be idle by default. Otherwise a forgotten one would stay, and
-/// cost money, forever.
-pub const DAY: u64 = 24 * 3600;
+use crate::channel::Connection;
+use crate::lifetime::DEFAULT_IDLE_TTL;
 
 /// The configuration of raw mode. Unset fields have the values of [`Config::default`].
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
@@ -207,7 +204,7 @@ impl Default for Config {
             startup_timeout: 120,
             wait_for_node: false,
             ttl: None,
-            idle_ttl: Some(DAY),
+            idle_ttl: Some(DEFAULT_IDLE_TTL),
             namespace_per_sandbox: false,
             namespace_labels: BTreeMap::new(),
             namespace_quota: BTreeMap::new(),

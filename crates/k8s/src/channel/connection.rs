@@ -4,9 +4,9 @@ use podbay_proto::session::PORT;
 use podbay_proto::token::{PrivateKey, PublicKey};
 use serde::{Deserialize, Serialize};
 
-use super::tokens::read_keys;
-use crate::channel::router::{RouterConfig, Way};
+use super::router::{RouterConfig, Way};
 use crate::error::{Error, Result};
+use crate::keys::read_keys;
 
 /// How the podbayd in a pod is reached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
