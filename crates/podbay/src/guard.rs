@@ -22,10 +22,11 @@ pub(crate) fn guarded(sandbox: &Sandbox, id: &str, policy: &Policy, audit: &Audi
 }
 
 impl Guard for Rules {
-    fn narrow(&self, scope: &mut Scope) {
+    fn narrow(&self, scope: &mut Scope) -> Result<()> {
         if !self.policy.paths_are_free() {
-            *scope = self.policy.narrow(scope);
+            *scope = self.policy.narrow(scope)?;
         }
+        Ok(())
     }
 
     fn check(&self, command: &Command) -> Result<()> {
