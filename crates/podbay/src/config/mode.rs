@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use podbay_client::provider::{Pending, Provider};
 use podbay_k8s::doctor::{Doctor, Trial};
+use podbay_k8s::{agent_sandbox, raw};
 
 use super::Config;
 
@@ -19,6 +20,8 @@ pub struct Mode {
     /// Whether a sandbox can be leashed to the process that creates it. A cluster doesn't notice the end of a process: there, lifetimes
     /// end sandboxes.
     pub leashes: bool,
+    /// For how many seconds its sandboxes may be idle unless `idle_ttl` says otherwise.
+    pub(super) idle_ttl: fn() -> Option<u64>,
     /// The Python dataclass that has its settings.
     pub dataclass: &'static str,
     /// That class's documentation.
@@ -42,6 +45,7 @@ const TABLE: [Mode; 3] = [
         name: "local",
         on_cluster: false,
         leashes: true,
+        idle_ttl: || None,
         dataclass: "LocalConfig",
         about: "Settings of sandboxes on this machine.",
         page: None,
@@ -53,6 +57,7 @@ const TABLE: [Mode; 3] = [
         name: "raw",
         on_cluster: true,
         leashes: false,
+        idle_ttl: || raw::Config::default().idle_ttl,
         dataclass: "RawConfig",
         about: "Settings of sandboxes that are plain pods on a Kubernetes cluster.",
         page: Some("raw.md"),
@@ -70,6 +75,7 @@ const TABLE: [Mode; 3] = [
         name: "agent-sandbox",
         on_cluster: true,
         leashes: false,
+        idle_ttl: || agent_sandbox::Config::default().idle_ttl,
         dataclass: "AgentSandboxConfig",
         about: "Settings of sandboxes on a cluster with the agent-sandbox controller.",
         page: Some("agent-sandbox.md"),
