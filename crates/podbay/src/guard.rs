@@ -89,6 +89,7 @@ pub(crate) enum Lifecycle {
     Resume,
     Cleanup,
     Refill,
+    Describe,
 }
 
 impl Lifecycle {
@@ -101,6 +102,7 @@ impl Lifecycle {
             Self::Resume => "resume",
             Self::Cleanup => "cleanup",
             Self::Refill => "refill",
+            Self::Describe => "describe",
         }
     }
 }
@@ -128,7 +130,7 @@ mod tests {
     #[test]
     fn the_page_about_the_audit_log_lists_what_is_done_to_sandboxes_as_a_whole() {
         use Lifecycle::*;
-        let all = [Create, Destroy, Suspend, Resume, Cleanup, Refill];
+        let all = [Create, Destroy, Suspend, Resume, Cleanup, Refill, Describe];
         let names = all.map(|operation| format!("`{}`", operation.as_str())).join(", ");
         let row = format!("| {names} | on sandboxes as a whole |");
         assert!(include_str!("../../../docs/audit.md").contains(&row), "docs/audit.md lacks the row\n{row}");
