@@ -52,10 +52,10 @@ pub fn settings() -> Vec<Setting> {
     SETTINGS.iter().map(entry).collect()
 }
 
-/// The names of all operations.
+/// The names of all operations for users.
 #[napi]
 pub fn operations() -> Vec<String> {
-    OPERATIONS.iter().map(|operation| operation.name.to_owned()).collect()
+    OPERATIONS.iter().filter(|operation| operation.for_users).map(|operation| operation.name.to_owned()).collect()
 }
 
 /// The classes and codes of all failures.

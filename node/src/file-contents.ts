@@ -155,6 +155,18 @@ export default abstract class FileContents {
     return call(signal, (cancel) => this.#native.write(path, bytes(content), rest, cancel));
   }
 
+  /**
+   * Writes the output of a command that was run before to a file, without fetching it. If there are more than `limit` bytes (1 MiB),
+   * the beginning and the end are written, and `gap` between them.
+   */
+  writeOutputOf(
+    path: string,
+    id: string,
+    { signal, limit, gap = "" }: Abortable & { limit?: number; gap?: string | Uint8Array } = {},
+  ): Promise<WriteResult> {
+    return call(signal, (cancel) => this.#native.writeOutputOf(path, id, limit, bytes(gap), cancel));
+  }
+
   /** Replaces a literal text in a file. The text must occur exactly once, unless `replaceAll` is set. */
   edit(
     path: string,

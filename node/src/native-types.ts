@@ -87,6 +87,13 @@ export interface NativeSandbox {
   read(path: string, options: object, cancel?: Cancel): Promise<NativeReadResult>;
   readBytes(path: string, start: number, length: number | undefined, cancel?: Cancel): Promise<Uint8Array>;
   write(path: string, content: Uint8Array, options: object, cancel?: Cancel): Promise<contents.WriteResult>;
+  writeOutputOf(
+    path: string,
+    id: string,
+    limit: number | undefined,
+    gap: Uint8Array,
+    cancel?: Cancel,
+  ): Promise<contents.WriteResult>;
   edit(path: string, old: Uint8Array, text: Uint8Array, options: object, cancel?: Cancel): Promise<contents.EditResult>;
   perform(operation: string, request: string, cancel?: Cancel): Promise<string>;
   upload(files: [string, Uint8Array][], createOnly: boolean, cancel?: Cancel): Promise<NativeUploadResult[]>;

@@ -454,7 +454,8 @@ export interface Settings {
    */
   foreignClaims?: boolean | undefined;
   /**
-   * `policy.root`: Confine file operations to this directory of the sandbox. Default: the whole file system.
+   * `policy.root`: Confine file operations to this directory of the sandbox. Default: the whole file system; /workspace
+   * with policy.virtual_mode.
    */
   root?: string | undefined;
   /**

@@ -85,6 +85,16 @@ describe.each(places)("a sandbox, %s", (_, options) => {
     expect((await sandbox.status(id)).state).toBe("exited");
   });
 
+  it("writes a command's output to a file without fetching it", async () => {
+    const { id } = await sandbox.start("printf 0123456789");
+    await expect.poll(async () => (await sandbox.status(id)).state, { timeout: 5000 }).toBe("exited");
+    expect(await sandbox.writeOutputOf("whole", id)).toMatchObject({ size: 10, created: true });
+    expect(Buffer.from(await sandbox.readBytes("whole")).toString()).toBe("0123456789");
+    await sandbox.writeOutputOf("ends", id, { limit: 6, gap: "<gap>" });
+    expect(Buffer.from(await sandbox.readBytes("ends")).toString()).toBe("012<gap>789");
+    await expect(sandbox.writeOutputOf("none", "unknown")).rejects.toThrow(OperationError);
+  });
+
   it("kills a command whose loop is left", async () => {
     let id = "";
     const exec = await sandbox.stream("echo 1; sleep 60");

@@ -49,9 +49,12 @@ mod _native {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("SETTINGS", crate::settings::table())?;
         // Tests compare the package with the core's tables.
-        let operations: Vec<_> = podbay::OPERATIONS.iter().map(|operation| operation.name).collect();
+        let for_users = podbay::OPERATIONS.iter().filter(|operation| operation.for_users);
+        let operations: Vec<_> = for_users.map(|operation| operation.name).collect();
         module.setattr("_OPERATIONS", operations)?;
         let errors: Vec<_> = podbay::ErrorName::all().map(|name| (name.code, name.exception)).collect();
-        module.setattr("_ERRORS", errors)
+        module.setattr("_ERRORS", errors)?;
+        // For the package itself.
+        module.setattr("_parse_time", wrap_pyfunction!(crate::settings::parse_time, module)?)
     }
 }

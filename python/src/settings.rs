@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use podbay::config::{Config, Kind, MODES, SETTINGS};
+use podbay::config::{Config, ConfigError, Kind, MODES, SETTINGS};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDelta, PyDict, PyFloat, PyInt, PyList, PyMapping, PyMappingMethods, PyString, PyTuple};
@@ -189,6 +189,15 @@ pub fn settings_of_variables(
         config.read_project_variables(project, origin).map_err(Failure::from)?;
         config.variables().map(|(key, value)| Ok((key, object(py, &value)?))).collect()
     })
+}
+
+/// The seconds of a time as settings write it, such as "5m". `key` is what it is for.
+#[pyfunction]
+#[pyo3(name = "_parse_time")]
+pub fn parse_time(key: &str, text: &str) -> PyResult<f64> {
+    let bad = |reason| ConfigError::BadValue { from: "settings".to_owned(), key: key.to_owned(), reason };
+    let time = podbay::quantity::parse_time(text).map_err(bad).map_err(Failure::from)?;
+    Ok(time.as_secs_f64())
 }
 
 fn object(py: Python<'_>, value: &Json) -> PyResult<Py<PyAny>> {

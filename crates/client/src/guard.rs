@@ -16,7 +16,10 @@ use crate::error::{Error, Result};
 /// A sandbox gets one by [`Sandbox::guarded`](crate::Sandbox::guarded).
 pub trait Guard: std::fmt::Debug + Send + Sync {
     /// Confines an operation's paths further.
-    fn narrow(&self, scope: &mut Scope);
+    ///
+    /// # Errors
+    /// `policy_denied`, when the scope can't be combined with the guard's own. Nothing is sent then.
+    fn narrow(&self, scope: &mut Scope) -> Result<()>;
 
     /// Decides on a command that is to be started.
     ///
@@ -86,9 +89,9 @@ impl Effect {
 pub(crate) struct Both(pub(crate) Arc<dyn Guard>, pub(crate) Arc<dyn Guard>);
 
 impl Guard for Both {
-    fn narrow(&self, scope: &mut Scope) {
-        self.0.narrow(scope);
-        self.1.narrow(scope);
+    fn narrow(&self, scope: &mut Scope) -> Result<()> {
+        self.0.narrow(scope)?;
+        self.1.narrow(scope)
     }
 
     fn check(&self, command: &Command) -> Result<()> {
@@ -177,12 +180,12 @@ impl<O: Operation> Permit<O> {
     ) -> Result<Self> {
         let Some(guard) = guard else { return Ok(Self { request, open: None }) };
         let mut open = Open::begin(guard, action, request.subject(), content)?;
-        if let Some(scope) = request.scope_mut() {
-            guard.narrow(scope);
-        }
-        if let Subject::Command { command, .. } = request.subject()
-            && let Err(denied) = guard.check(command)
-        {
+        let narrowed = request.scope_mut().map_or(Ok(()), |scope| guard.narrow(scope));
+        let decided = narrowed.and_then(|()| match request.subject() {
+            Subject::Command { command, .. } => guard.check(command),
+            _ => Ok(()),
+        });
+        if let Err(denied) = decided {
             open.end(Err(&denied))?;
             return Err(denied);
         }

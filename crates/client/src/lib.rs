@@ -36,7 +36,7 @@ pub use podbay_proto::exec::{
 pub use podbay_proto::files;
 pub use podbay_proto::session::{Lifetime, Protection, ProtectionKind, ProtectionReport, Welcome};
 pub use podbay_proto::utf8;
-pub use podbay_proto::{Error as OperationError, ErrorCode, OPERATIONS, Operation, RawPath, Subject};
+pub use podbay_proto::{Error as OperationError, ErrorCode, Group, OPERATIONS, Operation, RawPath, Subject};
 
 pub use transfer::{Meter, Progress};
 pub use trees::Transferred;

@@ -36,6 +36,27 @@ const TIMES: [(&str, u64); 6] = [
     ("d", 86_400_000_000_000),
 ];
 
+/// Suffixes of Kubernetes' quantities, with what they multiply by
+/// (<https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/>). Case matters: `m` is a thousandth.
+const SUFFIXES: [(&str, f64); 16] = [
+    ("Ki", 1024.0),
+    ("Mi", 1_048_576.0),
+    ("Gi", 1_073_741_824.0),
+    ("Ti", 1_099_511_627_776.0),
+    ("Pi", 1_125_899_906_842_624.0),
+    ("Ei", 1_152_921_504_606_846_976.0),
+    ("n", 1e-9),
+    ("u", 1e-6),
+    ("m", 1e-3),
+    ("k", 1e3),
+    ("M", 1e6),
+    ("G", 1e9),
+    ("T", 1e12),
+    ("P", 1e15),
+    ("E", 1e18),
+    ("", 1.0),
+];
+
 /// A hundred years, so that nothing overflows when a time is added to a date.
 const LONGEST: Duration = Duration::from_secs(100 * 366 * 86_400);
 
@@ -57,6 +78,22 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
         .map(Duration::from_nanos)
         .filter(|time| *time <= LONGEST)
         .ok_or_else(|| format!("{text:?} isn't a time; use a number of seconds, or a unit as in 90s, 15m or 2h"))
+}
+
+/// Reads an amount as Kubernetes writes it, such as `500m`, `1.5Gi` or `1e8`.
+///
+/// # Errors
+/// A sentence that says what would be right.
+pub fn parse_quantity(text: &str) -> Result<f64, String> {
+    let amount = || {
+        let (number, factor) =
+            SUFFIXES.iter().find_map(|(suffix, factor)| Some((text.strip_suffix(suffix)?, *factor)))?;
+        // Rust also reads "inf" and "nan" as numbers.
+        let plain =
+            number.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'+' | b'-' | b'e' | b'E'));
+        number.parse::<f64>().ok().filter(|number| plain && number.is_finite()).map(|number| number * factor)
+    };
+    amount().ok_or_else(|| format!("{text:?} isn't a Kubernetes quantity, such as 500m, 2, 512Mi or 1Gi"))
 }
 
 /// Writes a size in the largest unit that leaves no fraction: `512MiB`.
@@ -117,6 +154,26 @@ mod tests {
         for bad in ["", "M", "-1", "1X", "1e400", "nan", "999999999T", "1K2", "1.2.3", "∞"] {
             let error = parse_size(bad).unwrap_err();
             assert!(error.contains("512MiB"), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn quantities_are_those_of_kubernetes() {
+        for (text, amount) in [
+            ("500m", 0.5),
+            ("2", 2.0),
+            ("1.5Gi", 1_610_612_736.0),
+            ("1G", 1e9),
+            ("2k", 2000.0),
+            ("1e8", 1e8),
+            ("1E8", 1e8),
+            ("1E", 1e18),
+            ("1u", 1e-6),
+        ] {
+            assert_eq!(parse_quantity(text), Ok(amount), "{text}");
+        }
+        for bad in ["", "Mi", "lots", "1K", "1 Gi", "inf", "nan", "1e999", "1GB"] {
+            assert!(parse_quantity(bad).unwrap_err().contains("512Mi"), "{bad}");
         }
     }
 

@@ -341,7 +341,7 @@ pub enum Error {
         /// The object.
         what: &'static str,
         /// Why.
-        source: serde_json::Error,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
 
     /// A setting or argument isn't valid.
@@ -370,8 +370,8 @@ impl Error {
         }
     }
 
-    pub(crate) fn manifest(what: &'static str) -> impl Fn(serde_json::Error) -> Self {
-        move |source| Self::Manifest { what, source }
+    pub(crate) fn manifest<E: std::error::Error + Send + Sync + 'static>(what: &'static str) -> impl Fn(E) -> Self {
+        move |source| Self::Manifest { what, source: Box::new(source) }
     }
 
     /// Whether retrying can't help.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 /// How many seconds a sandbox on a cluster may be idle by default: a day. Otherwise a forgotten one would stay, and cost money,
-/// for ever.
+/// forever.
 pub const DEFAULT_IDLE_TTL: u64 = 24 * 3600;
 
 /// How long a sandbox may live and be idle, in seconds.

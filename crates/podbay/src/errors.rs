@@ -267,10 +267,7 @@ mod tests {
             (Cluster::PolicyChanged("pb-net-x".into()), "StartupFailed"),
             (Cluster::UnsuitableRuntime { pod: "box".into() }, "StartupFailed"),
             (Cluster::NoAddress("box".into()), "Unreachable"),
-            (
-                Cluster::Manifest { what: "the pod", source: serde_json::from_str::<u8>("").unwrap_err() },
-                "ProviderError",
-            ),
+            (Cluster::Manifest { what: "the pod", source: "x".into() }, "ProviderError"),
         ] {
             assert_eq!(ErrorName::of(&error.into()).exception, exception);
         }

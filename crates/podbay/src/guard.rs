@@ -22,10 +22,11 @@ pub(crate) fn guarded(sandbox: &Sandbox, id: &str, policy: &Policy, audit: &Audi
 }
 
 impl Guard for Rules {
-    fn narrow(&self, scope: &mut Scope) {
+    fn narrow(&self, scope: &mut Scope) -> Result<()> {
         if !self.policy.paths_are_free() {
-            *scope = self.policy.narrow(scope);
+            *scope = self.policy.narrow(scope)?;
         }
+        Ok(())
     }
 
     fn check(&self, command: &Command) -> Result<()> {
@@ -88,6 +89,7 @@ pub(crate) enum Lifecycle {
     Resume,
     Cleanup,
     Refill,
+    Describe,
 }
 
 impl Lifecycle {
@@ -100,6 +102,7 @@ impl Lifecycle {
             Self::Resume => "resume",
             Self::Cleanup => "cleanup",
             Self::Refill => "refill",
+            Self::Describe => "describe",
         }
     }
 }
@@ -127,7 +130,7 @@ mod tests {
     #[test]
     fn the_page_about_the_audit_log_lists_what_is_done_to_sandboxes_as_a_whole() {
         use Lifecycle::*;
-        let all = [Create, Destroy, Suspend, Resume, Cleanup, Refill];
+        let all = [Create, Destroy, Suspend, Resume, Cleanup, Refill, Describe];
         let names = all.map(|operation| format!("`{}`", operation.as_str())).join(", ");
         let row = format!("| {names} | on sandboxes as a whole |");
         assert!(include_str!("../../../docs/audit.md").contains(&row), "docs/audit.md lacks the row\n{row}");

@@ -223,7 +223,9 @@ impl Podbay {
     /// # Errors
     /// `SandboxNotFound`.
     pub async fn describe(&self, id: &str) -> Result<Description> {
-        self.0.provider().await?.describe(id).await
+        // The provider asks podbayd too, over a connection of its own that no guard sees.
+        let work = async { self.0.provider().await?.describe(id).await };
+        self.0.recorded(Lifecycle::Describe, id, work, |_| RecordedEffect::default()).await
     }
 
     /// Deletes a sandbox and everything that belongs to it. Returns whether it existed.

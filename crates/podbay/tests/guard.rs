@@ -5,11 +5,12 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use podbay::files::{Download, Scope, Write};
+use podbay::files::{Delete, Download, Edit, Glob, Grep, Ls, Mkdir, Move, Read, Scope, Stat, Tree, Write};
 use podbay::local::{Home, Local};
+use podbay::policy::Policy;
 use podbay::{
-    Command, Content, Effect, Error, ErrorCode, Event, Guard, Lifetime, Meter, OPERATIONS, OperationError, Podbay,
-    Result, Sandbox, Subject, Target, Ticket,
+    Command, Content, Effect, Error, ErrorCode, Event, Group, Guard, Lifetime, Meter, OPERATIONS, OperationError,
+    Podbay, Result, Sandbox, Subject, Target, Ticket,
 };
 use sha2::Digest;
 
@@ -23,9 +24,10 @@ struct Recorder {
 }
 
 impl Guard for Recorder {
-    fn narrow(&self, scope: &mut Scope) {
+    fn narrow(&self, scope: &mut Scope) -> Result<()> {
         scope.deny_prefixes.push("/workspace/denied".into());
         scope.rules_for_reads = true;
+        Ok(())
     }
 
     fn check(&self, command: &Command) -> Result<()> {
@@ -103,18 +105,26 @@ async fn perform(sandbox: &Sandbox, name: &str, place: &str) -> Result<()> {
             status
         }
         "exec.list" => sandbox.commands(false).await.map(drop),
-        "read" => sandbox.read(format!("{place}/file")).await.map(drop),
-        "write" => sandbox.write(format!("{place}/new"), "new").await.map(drop),
-        "edit" => sandbox.edit(format!("{place}/file"), "content", "content").await.map(drop),
-        "ls" => sandbox.ls(place).await.map(drop),
-        "stat" => sandbox.stat(format!("{place}/file")).await.map(drop),
-        "tree" => sandbox.tree(place).await.map(drop),
-        "glob" => sandbox.glob(podbay::files::Glob::new("*").below(place)).await.map(drop),
-        "grep" => sandbox.grep(podbay::files::Grep::new("content").below(place)).await.map(drop),
-        "delete" => sandbox.delete(format!("{place}/file")).await.map(drop),
-        "mkdir" => sandbox.mkdir(format!("{place}/dir")).await.map(drop),
-        "move" => sandbox.mv((format!("{place}/dir"), format!("{place}/moved"))).await.map(drop),
-        "download" => sandbox.download(format!("{place}/file")).await.map(drop),
+        other => perform_on_files(sandbox, other, place, &Scope::default()).await,
+    }
+}
+
+/// Performs the operation on files of that name in a directory, within a scope.
+async fn perform_on_files(sandbox: &Sandbox, name: &str, dir: &str, scope: &Scope) -> Result<()> {
+    let (scope, at) = (scope.clone(), |name: &str| format!("{dir}/{name}"));
+    match name {
+        "read" => sandbox.read(Read::new(at("file")).within(scope)).await.map(drop),
+        "write" => sandbox.write(Write::new(at("new")).within(scope), "new").await.map(drop),
+        "edit" => sandbox.edit(Edit::in_file(at("file")).within(scope), "content", "content").await.map(drop),
+        "ls" => sandbox.ls(Ls::new(dir).within(scope)).await.map(drop),
+        "stat" => sandbox.stat(Stat::new(at("file")).within(scope)).await.map(drop),
+        "tree" => sandbox.tree(Tree::new(dir).within(scope)).await.map(drop),
+        "glob" => sandbox.glob(Glob::new("*").below(dir).within(scope)).await.map(drop),
+        "grep" => sandbox.grep(Grep::new("content").below(dir).within(scope)).await.map(drop),
+        "delete" => sandbox.delete(Delete::new(at("file")).within(scope)).await.map(drop),
+        "mkdir" => sandbox.mkdir(Mkdir::new(at("dir")).within(scope)).await.map(drop),
+        "move" => sandbox.mv(Move::new(at("dir"), at("moved")).within(scope)).await.map(drop),
+        "download" => sandbox.download(Download::new(at("file")).within(scope)).await.map(drop),
         other => panic!("the table has an operation {other:?}, and this test doesn't perform it"),
     }
 }
@@ -305,5 +315,63 @@ async fn guards_add_up() {
     let expected = [("exec".to_owned(), false), ("write".to_owned(), true)];
     assert_eq!(of(&outer), expected);
     assert_eq!(of(&inner), expected);
+    free.destroy().await.unwrap();
+}
+
+/// A caller's root, virtual paths and working directory once changed what the policy's prefixes meant: with the root
+/// `/workspace/secret`, the prefix `/workspace/secret` was a directory below it.
+#[tokio::test]
+async fn no_scope_of_a_request_reaches_what_the_policy_denies() {
+    let secret: Vec<_> = vec!["/workspace/secret".into()];
+    let relative: Vec<_> = vec!["secret".into()];
+    let reads = || Scope { rules_for_reads: true, ..Scope::default() };
+    let policies = [
+        Scope { deny_prefixes: secret.clone(), ..reads() },
+        Scope { deny_prefixes: relative.clone(), ..reads() },
+        Scope { allow_prefixes: vec!["/workspace/free".into()], ..reads() },
+        Scope { allow_prefixes: vec!["free".into()], ..reads() },
+        Scope { root: Some("/workspace".into()), deny_prefixes: secret, ..reads() },
+        Scope { root: Some("/workspace".into()), deny_prefixes: relative, ..reads() },
+    ];
+    // Each with the name that it gives to the secret directory.
+    let rooted = |root: &str| Scope { root: Some(root.into()), ..Scope::default() };
+    let below = |root: &str| Scope { virtual_paths: true, ..rooted(root) };
+    let from = |workdir: &str| Scope { workdir: Some(workdir.into()), ..Scope::default() };
+    let requests = [
+        (Scope::default(), "/workspace/secret"),
+        (rooted("/workspace"), "/workspace/secret"),
+        (rooted("/workspace/secret"), "/workspace/secret"),
+        (rooted("/workspace/free/link"), "/workspace/free/link"),
+        (below("/"), "/workspace/secret"),
+        (below("/workspace"), "/secret"),
+        (below("/workspace/secret"), "/."),
+        (below("/workspace/free/link"), "/."),
+        (from("/workspace/free"), "/workspace/secret"),
+        (from("/workspace/secret"), "."),
+        (Scope { allow_prefixes: vec!["/".into()], ..Scope::default() }, "/workspace/secret"),
+        (Scope { allow_prefixes: vec!["/workspace/secret".into()], ..Scope::default() }, "/workspace/secret"),
+        (Scope { allow_prefixes: vec![".".into()], ..from("/workspace/secret") }, "."),
+    ];
+    let home = tempfile::tempdir().unwrap();
+    let local = Arc::new(Local::at(Home::at(home.path().join("h")).unwrap()));
+    let free = Podbay::builder().provider(local.clone()).build().unwrap().create().await.unwrap();
+    let setup = "mkdir -p secret/dir free; echo content > secret/file; ln -s ../secret free/link";
+    assert!(free.run(setup).await.unwrap().success());
+    let on_files = || OPERATIONS.iter().filter(|operation| operation.group == Group::Files);
+    for paths in policies {
+        let policy = Policy { paths: paths.clone(), ..Policy::default() };
+        let podbay = Podbay::builder().provider(local.clone()).policy(policy).build().unwrap();
+        let sandbox = podbay.reconnect(free.id()).await.unwrap();
+        for (scope, secret) in &requests {
+            for operation in on_files() {
+                let done = perform_on_files(&sandbox, operation.name, secret, scope).await;
+                let code = done.as_ref().err().and_then(Error::code);
+                let what = format!("{} within {scope:?} and the policy {paths:?}: {done:?}", operation.name);
+                assert_eq!(code, Some(ErrorCode::PolicyDenied), "{what}");
+            }
+        }
+    }
+    let left = free.run("cat secret/file; ls secret").await.unwrap();
+    assert_eq!(left.text(), "content\ndir\nfile\n", "nothing of it happened");
     free.destroy().await.unwrap();
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use podbay::audit::{Audit, AuditEntry};
 use podbay::local::{Home, Local};
 use podbay::policy::{CommandRules, Matching, Policy};
-use podbay::provider::{Provider, Query, Wanted};
+use podbay::provider::{Phase, Provider, Query, Wanted};
 use podbay::{Builder, Error, ErrorCode, ErrorName, LazySandbox, Podbay};
 
 fn local(home: &tempfile::TempDir) -> Arc<dyn Provider> {
@@ -216,4 +216,14 @@ fn settings_that_dont_fit_are_reported_by_build() {
     let error = Podbay::builder().set("audit.file", "/nonexistent/dir/log").build().unwrap_err();
     assert_eq!(ErrorName::of(&error).code, "config", "{error}");
     assert_eq!(Podbay::local().unwrap().mode(), "local");
+}
+
+/// Python's stub lacked `suspended`.
+#[test]
+fn the_packages_types_have_every_phase() {
+    let phases = Phase::ALL.map(|phase| format!("\"{}\"", phase.as_str()));
+    let python = format!("\n_Phase: TypeAlias = Literal[{}]\n", phases.join(", "));
+    assert!(include_str!("../../../python/podbay/_native.pyi").contains(&python), "_native.pyi lacks {python}");
+    let typescript = format!("\nexport type Phase = {};\n", phases.join(" | "));
+    assert!(include_str!("../../../node/src/results.ts").contains(&typescript), "results.ts lacks {typescript}");
 }

@@ -25,7 +25,7 @@ pub mod token;
 pub mod utf8;
 
 pub use error::{Error, ErrorCode, Result};
-pub use operation::{OPERATIONS, Operation, Subject};
+pub use operation::{Group, OPERATIONS, Operation, Subject};
 pub use path::RawPath;
 
 /// The protocol's version. Sides with different major versions refuse each other; a higher minor version only adds.

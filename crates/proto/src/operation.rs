@@ -25,6 +25,9 @@ pub trait Operation: Serialize + DeserializeOwned {
     /// Whether it changes something. Such a request carries an id, and sending it twice has the effect of sending it once.
     const MUTATES: bool;
 
+    /// Whether front ends offer it. Otherwise it is for providers alone.
+    const FOR_USERS: bool = true;
+
     /// The head of the answer.
     type Output: Serialize + DeserializeOwned;
 
@@ -150,12 +153,14 @@ pub struct Facts {
     pub name: &'static str,
     /// Whether it changes something.
     pub mutates: bool,
+    /// Whether front ends offer it.
+    pub for_users: bool,
     /// What it is about.
     pub group: Group,
 }
 
 const fn facts<O: Operation>(group: Group) -> Facts {
-    Facts { name: O::NAME, mutates: O::MUTATES, group }
+    Facts { name: O::NAME, mutates: O::MUTATES, for_users: O::FOR_USERS, group }
 }
 
 /// Hands the list of all operations to a macro: those of sessions and commands, and the table of those on files.
@@ -178,7 +183,7 @@ pub(crate) use every_operation;
 
 macro_rules! table {
     ($($group:ident in $module:ident: $($operation:ident),+;)+) => {
-        /// All operations of this protocol version. Front ends are compared with it.
+        /// All operations of this protocol version. Front ends are compared with those for users.
         pub static OPERATIONS: &[Facts] = &[$($(facts::<crate::$module::$operation>(Group::$group),)+)+];
     };
 }

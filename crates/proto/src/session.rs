@@ -66,6 +66,8 @@ pub struct Lifetime {
 
 impl Operation for Lifetime {
     const NAME: &'static str = "lifetime";
+    // Users give lifetimes when they create a sandbox; a pod from a warm pool exists before that.
+    const FOR_USERS: bool = false;
     const MUTATES: bool = true;
     type Output = Lifetime;
 

@@ -51,7 +51,7 @@ impl CommandOptions {
 }
 
 /// Parses a command's id.
-fn exec_id(id: String) -> Result<ExecId, Failure> {
+pub(super) fn exec_id(id: String) -> Result<ExecId, Failure> {
     Ok(ExecId::new(id).map_err(Error::from)?)
 }
 

@@ -3,10 +3,11 @@
 use napi::Env;
 use napi::bindgen_prelude::{PromiseRaw, Uint8Array, Utf16String};
 use napi_derive::napi;
-use podbay::PlainRequest;
 use podbay::files::{ByteRange, Edit, Read, Write};
+use podbay::{DEFAULT_OUTPUT_CAP, PlainRequest};
 
 use super::NativeSandbox;
+use super::commands::exec_id;
 use crate::conversions::{array, copied, natural, path};
 use crate::failure::Failure;
 use crate::promise::{Cancellation, promise};
@@ -113,6 +114,23 @@ impl NativeSandbox {
             ..write
         };
         promise(env, cancellation, async move { Ok(inner.open().await?.write(request, content).await?.into()) })
+    }
+
+    #[napi]
+    pub fn write_output_of<'env>(
+        &self,
+        env: &'env Env,
+        file: Utf16String,
+        id: String,
+        limit: Option<i64>,
+        gap: &[u8],
+        cancellation: Option<&Cancellation>,
+    ) -> napi::Result<PromiseRaw<'env, WriteResult>> {
+        let (inner, request, gap) = (self.inner.clone(), Write::new(path(&file)), copied(gap));
+        let limit = limit.map_or(DEFAULT_OUTPUT_CAP, natural);
+        promise(env, cancellation, async move {
+            Ok(inner.open().await?.write_output_of(request, exec_id(id)?, limit, gap).await?.into())
+        })
     }
 
     #[napi]

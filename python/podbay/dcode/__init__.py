@@ -18,6 +18,8 @@ Variables in the workspace's `.env` can only narrow settings, because a sandbox 
 
 from __future__ import annotations
 
+import threading
+import weakref
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from deepagents_code.integrations.sandbox_provider import (
@@ -75,6 +77,8 @@ class PodbayProvider(SandboxProvider):
             raise
         if leash is not None:
             _leashes[backend.id] = leash
+            # At the end of this process, the leash notices by itself.
+            weakref.finalize(backend, _let_go, backend.id).atexit = False
         return backend
 
     def delete(self, *, sandbox_id: str, **params: Any) -> None:
@@ -101,6 +105,14 @@ class PodbayProvider(SandboxProvider):
         for key in [key for key in settings if key in params or key.rpartition(".")[2] in params]:
             del settings[key]
         return {"mode": mode, **settings, **params}
+
+
+def _let_go(sandbox_id: str) -> None:
+    """Deletes a sandbox whose backend is gone, as a local one ends with its object."""
+    leash = _leashes.pop(sandbox_id, None)
+    if leash is not None:
+        # Whoever collects garbage mustn't have to wait for a cluster.
+        threading.Thread(target=leash.let_go, daemon=True).start()
 
 
 class KubernetesProvider(PodbayProvider):

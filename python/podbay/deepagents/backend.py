@@ -44,8 +44,8 @@ class PodbaySandbox(Lifetime, BaseSandbox):
     With `per_thread`, one object serves every conversation: each call goes to the sandbox of the `thread_id` in the
     current run's config. These sandboxes outlive the program; `ttl`, `idle_ttl` or `release` ends them.
 
-    `timeout` applies to commands without a timeout of their own, in seconds; 0 means no limit. `output_limit` is how
-    many bytes of a command's output are returned; its beginning and end are kept.
+    `timeout` applies to commands without a timeout of their own: seconds, or a text such as "5m"; 0 means no limit.
+    `output_limit` is how many bytes of a command's output are returned; its beginning and end are kept.
 
     Operations never raise: failures are part of their results.
     """

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 import podbay
+from podbay._native import _parse_time
 from podbay.deepagents import commands
 from podbay.deepagents.conversations import SandboxPerThread, SingleSandbox
 from podbay.deepagents.thread import required_thread_id
@@ -31,7 +32,7 @@ class Lifetime:
         tenant: str = "",
         id: str | None = None,  # noqa: A002 - the name that every class uses
         thread: str | None = None,
-        timeout: float | timedelta = 300,
+        timeout: float | str | timedelta = 300,
         output_limit: int = commands.OUTPUT_LIMIT,
         labels: Mapping[str, str] | None = None,
         ttl: float | str | timedelta | None = None,
@@ -88,7 +89,7 @@ class Lifetime:
         self,
         source: Source,
         *,
-        timeout: float | timedelta = 300,
+        timeout: float | str | timedelta = 300,
         output_limit: int = commands.OUTPUT_LIMIT,
         owned: bool = False,
     ) -> None:
@@ -185,7 +186,9 @@ class Lifetime:
         return failure
 
 
-def _in_seconds(time: float | timedelta) -> float:
+def _in_seconds(time: float | str | timedelta) -> float:
+    if isinstance(time, str):
+        time = _parse_time("timeout", time)
     seconds = time.total_seconds() if isinstance(time, timedelta) else time
     if seconds < 0:
         raise podbay.ConfigError(f"timeout={seconds:g} is negative: pass seconds, or 0 for no limit")

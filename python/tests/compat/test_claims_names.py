@@ -346,3 +346,42 @@ def test_failed_transfers_have_codes(monkeypatch, caplog):
     assert (sent.error, fetched.error) == ("upload_failed", "download_failed")
     found = [(record.name, record.levelname) for record in caplog.records]
     assert found == [("langchain_agent_sandbox.backend", "ERROR")] * 2
+
+
+def test_a_client_forgets_what_has_ended(monkeypatch):
+    """A client that lives as long as its server remembered every sandbox that was ended by its handle."""
+
+    class Native:
+        made = 0
+        created = True
+
+        def __init__(self, **settings):
+            Native.made += 1
+            self.id = settings.get("id") or f"pb-{Native.made}"
+
+        def open(self):
+            return self
+
+        def disconnect(self):
+            pass
+
+        def destroy(self):
+            return True
+
+    monkeypatch.setattr(podbay, "Sandbox", Native)
+    client = SandboxClient()
+    for _ in range(3):
+        client.create_sandbox(warmpool="p").terminate()
+    assert (client._active, client._unnamed) == ({}, set())
+    # One whose connection was closed exists, and is deleted at the end unless it has a name.
+    unnamed, named = client.create_sandbox(warmpool="p"), client.create_sandbox(warmpool="p", claim_name="kept")
+    unnamed.close_connection()
+    named.close_connection()
+    assert (client._active, client._unnamed) == ({}, {("default", unnamed.sandbox_id)})
+    # A handle that is closed late doesn't hide the one that took its place.
+    first = client.get_sandbox("kept")
+    second = client.create_sandbox(template="t", claim_name="kept", adopt_existing=True)
+    first.terminate()
+    assert client.list_active_sandboxes() == [("default", "kept")]
+    second.terminate()
+    assert client.list_active_sandboxes() == []

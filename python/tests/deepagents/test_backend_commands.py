@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+import podbay
 from podbay.deepagents import PodbaySandbox
 
 
@@ -63,6 +64,11 @@ def test_times():
         assert backend.execute("true", timeout=-1).exit_code == 1
     with pytest.raises(ValueError, match="timeout=-1"):
         PodbaySandbox(timeout=-1)
+    # dcode's `timeout = "5m"` was a TypeError.
+    with PodbaySandbox(timeout="300ms") as backend:
+        assert backend.execute("sleep 60").exit_code == 124
+    with pytest.raises(podbay.ConfigError, match="15m"):
+        PodbaySandbox(timeout="soon")
 
 
 def test_how_commands_end(backend):

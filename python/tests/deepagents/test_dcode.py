@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib.metadata
 import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -54,6 +56,36 @@ def test_a_failing_setup_leaves_nothing(tmp_path):
     with pytest.raises(RuntimeError, match="Setup failed"), create_sandbox("podbay", setup_script_path=str(setup)):
         pass
     assert {listed.id for listed in podbay.Provider().list()} == before
+
+
+def test_a_leash_ends_with_its_backend(monkeypatch):
+    """Whatever was never deleted by its id kept a process until dcode's own ended."""
+    ended = threading.Event()
+
+    class Leash:
+        def __init__(self, *_):
+            pass
+
+        def let_go(self):
+            ended.set()
+
+    class Backend:
+        id = "pb-leashed"
+
+        def __init__(self, **_):
+            pass
+
+        def __enter__(self):
+            return self
+
+    monkeypatch.setattr(podbay.dcode, "Leash", Leash)
+    monkeypatch.setattr(podbay.dcode, "PodbaySandbox", Backend)
+    backend = KubernetesProvider().get_or_create()
+    assert Backend.id in podbay.dcode._leashes
+    del backend
+    gc.collect()
+    assert ended.wait(10)
+    assert Backend.id not in podbay.dcode._leashes
 
 
 def test_what_goes_wrong():

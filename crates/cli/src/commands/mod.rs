@@ -108,39 +108,3 @@ fn open(settings: &Settings) -> Result<Podbay, Failure> {
 async fn find(settings: &Settings, name: &str) -> Result<Sandbox, Failure> {
     Ok(open(settings)?.reconnect(name).await?)
 }
-
-#[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-    use podbay::OPERATIONS;
-
-    /// Operations that a command of another name offers.
-    const OFFERED_BY: &[(&str, &str)] = &[
-        ("hello", "describe"),
-        ("lifetime", "create"),
-        ("protections", "describe"),
-        ("exec.run", "run"),
-        ("exec.start", "exec"),
-        ("exec.attach", "attach"),
-        ("exec.input", "exec"),
-        ("exec.signal", "kill"),
-        ("exec.status", "ps"),
-        ("exec.list", "ps"),
-        ("delete", "rm"),
-        ("move", "mv"),
-        ("download", "cp"),
-    ];
-
-    /// stat, mkdir, mv and rm were once missing.
-    #[test]
-    fn every_operation_has_a_command() {
-        let command = crate::arguments::Arguments::command();
-        for operation in OPERATIONS {
-            let other = OFFERED_BY.iter().find(|(name, _)| *name == operation.name);
-            let name = other.map_or(operation.name, |(_, name)| name);
-            assert!(command.find_subcommand(name).is_some(), "{}: podbay has no command {name:?}", operation.name);
-        }
-        let known = |name: &str| OPERATIONS.iter().any(|operation| operation.name == name);
-        assert!(OFFERED_BY.iter().all(|(name, _)| known(name)), "an operation is gone");
-    }
-}

@@ -1,6 +1,8 @@
 //! Which setting holds, and that every command keeps to the rules and the record.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
 
 use crate::home::{Home, text};
 
@@ -167,68 +169,118 @@ fn an_unknown_variable_is_refused_by_every_command() {
     }
 }
 
+/// Operations without an entry of their own, and why.
+const NOT_RECORDED: &[(&str, &str)] = &[
+    ("hello", "touches nothing: every connection begins with it"),
+    ("protections", "recorded as a part of `describe`"),
+    ("exec.run", "recorded as `exec`, as is the request that `podbay exec` sends in its place"),
+    ("exec.status", "`podbay ps` asks for all commands at once, by `exec.list`"),
+];
+
+/// The table of operations and the commands were compared by their names alone, and `ps` passed for `exec.status`.
 #[test]
-fn every_command_that_touches_a_sandbox_is_recorded() {
+fn every_operation_has_a_command_and_is_recorded() {
     let home = Home::new();
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("tree")).unwrap();
     std::fs::write(dir.path().join("tree/file"), "x").unwrap();
-    let run = |words: &[&str]| {
+    let entries = || -> Vec<serde_json::Value> {
+        let lines = std::fs::read_to_string(dir.path().join("audit")).unwrap_or_default();
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let mut seen = BTreeSet::new();
+    let mut run = |words: &[&str], expected: i32, ops: &[&str]| {
+        let before = entries().len();
         let mut command = home.podbay(words);
         command.env("PODBAY_AUDIT_FILE", "audit").env("PODBAY_POLICY_DENY_COMMANDS", "curl");
-        command.current_dir(dir.path()).output().unwrap()
+        let output = command.current_dir(dir.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(expected), "{words:?}: {}", text(&output.stderr));
+        let new: BTreeSet<String> =
+            entries().iter().skip(before).map(|entry| entry["op"].as_str().unwrap().to_owned()).collect();
+        for op in ops {
+            assert!(new.contains(*op), "{words:?}: {op} isn't in {new:?}");
+        }
+        seen.extend(new);
+        text(&output.stdout)
     };
-    for words in [
-        &["create", "--name", "box"][..],
-        &["exec", "box", "--", "true"],
-        &["exec", "box", "--detach", "--", "sleep", "60"],
-        &["exec", "box", "--", "curl", "x"],
-        &["write", "box", "a", "--text", "hello"],
-        &["read", "box", "a"],
-        &["edit", "box", "a", "--old", "hello", "--new", "bye"],
-        &["ls", "box"],
-        &["glob", "box", "*"],
-        &["grep", "box", "bye"],
-        &["ps", "box"],
-        &["cp", "tree", "box:t"],
-        &["cp", "box:t", "back"],
-        &["cp", "tree/file", "box:f"],
-        &["cp", "box:f", "g"],
-        &["run", "--", "true"],
-    ] {
-        let output = run(words);
-        let denied = words.contains(&"curl");
-        assert_eq!(output.status.success(), !denied, "{words:?}: {}", text(&output.stderr));
-    }
-    let detached = home.output(&["--json", "ps", "box"]);
-    let detached: serde_json::Value = serde_json::from_slice(&detached.stdout).unwrap();
-    let killed = run(&["kill", "box", detached[0]["id"].as_str().unwrap()]);
-    assert!(killed.status.success(), "{}", text(&killed.stderr));
+    run(&["create", "--name", "box"], 0, &["create"]);
+    run(&["describe", "box"], 0, &["describe"]);
+    run(&["exec", "box", "--", "true"], 0, &["exec"]);
+    run(&["exec", "box", "--interactive", "--", "cat"], 0, &["exec", "exec.input"]);
+    run(&["exec", "box", "--", "curl", "x"], 125, &["exec"]);
+    let id = run(&["exec", "box", "--detach", "--", "sleep", "60"], 0, &["exec.start"]);
+    run(&["ps", "box"], 0, &["exec.list"]);
+    run(&["kill", "box", id.trim()], 0, &["exec.signal"]);
+    run(&["attach", "box", id.trim()], 137, &["exec.attach"]);
+    run(&["write", "box", "a", "--text", "hello"], 0, &["write"]);
+    run(&["read", "box", "a"], 0, &["read"]);
+    run(&["edit", "box", "a", "--old", "hello", "--new", "bye"], 0, &["edit"]);
+    run(&["ls", "box"], 0, &["ls"]);
+    run(&["tree", "box"], 0, &["tree"]);
+    run(&["stat", "box", "a"], 0, &["stat"]);
+    run(&["glob", "box", "*"], 0, &["glob"]);
+    run(&["grep", "box", "bye"], 0, &["grep"]);
+    run(&["mkdir", "box", "d"], 0, &["mkdir"]);
+    run(&["mv", "box", "a", "d/a"], 0, &["move"]);
+    run(&["rm", "box", "d/a"], 0, &["delete"]);
+    run(&["cp", "tree", "box:t"], 0, &["upload_tree", "upload"]);
+    run(&["cp", "box:t", "back"], 0, &["download_tree", "download"]);
+    run(&["cp", "tree/file", "box:f"], 0, &["upload"]);
+    run(&["cp", "box:f", "g"], 0, &["download"]);
+    run(&["run", "--", "true"], 0, &["create", "exec", "destroy"]);
+    run(&["delete", "box"], 0, &["destroy"]);
 
-    let lines = std::fs::read_to_string(dir.path().join("audit")).unwrap();
-    let entries: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let ops: BTreeSet<&str> = entries.iter().map(|entry| entry["op"].as_str().unwrap()).collect();
-    for op in [
-        "exec",
-        "exec.start",
-        "exec.list",
-        "exec.signal",
-        "write",
-        "read",
-        "edit",
-        "ls",
-        "glob",
-        "grep",
-        "stat",
-        "upload",
-        "download",
-        "upload_tree",
-        "download_tree",
-    ] {
-        assert!(ops.contains(op), "{op} isn't in {ops:?}");
-    }
+    let recorded = |name: &str| seen.contains(name) != NOT_RECORDED.iter().any(|(other, _)| *other == name);
+    let unrecorded = podbay::OPERATIONS.iter().filter(|operation| operation.for_users && !recorded(operation.name));
+    assert_eq!(unrecorded.map(|operation| operation.name).collect::<Vec<_>>(), Vec::<&str>::new());
+    let entries = entries();
     let curl = entries.iter().find(|entry| entry["target"] == "curl x" && entry["event"] == "ended").unwrap();
     assert_eq!((&curl["decision"], &curl["sandbox"]), (&"denied".into(), &"box".into()));
     // Each file of a tree has a line of its own.
     assert!(entries.iter().any(|entry| entry["op"] == "upload" && entry["target"] == "t/file" && entry["bytes"] == 1));
+}
+
+/// The answer of a tool of `podbay mcp` in a sandbox.
+fn tool(home: &Home, sandbox: &str, name: &str, arguments: serde_json::Value) -> serde_json::Value {
+    let mut server = home.podbay(&["mcp", "--sandbox", sandbox]);
+    let mut server = server.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = server.stdin.take().unwrap();
+    let version = serde_json::json!({
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" },
+    });
+    let call = serde_json::json!({ "name": name, "arguments": arguments });
+    for message in [
+        serde_json::json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": version }),
+        serde_json::json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
+        serde_json::json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call }),
+    ] {
+        writeln!(input, "{message}").unwrap();
+    }
+    let lines = BufReader::new(server.stdout.take().unwrap()).lines();
+    let answers = lines.map(|line| serde_json::from_str::<serde_json::Value>(&line.unwrap()).unwrap());
+    let answer = answers.into_iter().find(|answer| answer["id"] == 2).unwrap();
+    drop(input);
+    assert!(server.wait().unwrap().success());
+    answer["result"].clone()
+}
+
+/// Without `policy.root`, virtual mode once confined Python and TypeScript only.
+#[test]
+fn virtual_mode_without_a_root_confines_commands_and_tools() {
+    let home = Home::new();
+    home.settings("[policy]\nvirtual_mode = true\n");
+    let succeeds = |words: &[&str]| {
+        let output = home.output(words);
+        assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    succeeds(&["create", "--name", "box"]);
+    succeeds(&["write", "box", "/etc/command", "--text", "command"]);
+    let written = tool(&home, "box", "write", serde_json::json!({ "path": "/etc/tool", "content": "tool" }));
+    assert_eq!(written["isError"], false, "{written}");
+    let both = ["exec", "box", "--", "cat", "/workspace/etc/command", "/workspace/etc/tool"];
+    assert_eq!(succeeds(&both), "commandtool");
+    assert!(!home.output(&["read", "box", "/etc/passwd"]).status.success());
+    let read = tool(&home, "box", "read", serde_json::json!({ "path": "/etc/passwd" }));
+    assert_eq!(read["isError"], true, "{read}");
 }

@@ -73,7 +73,7 @@ impl Template {
 
     fn spec(&self) -> Result<Value> {
         let pod = manifest::pod(&self.pod, &self.name, &Metadata::default(), Default::default(), None, None)?;
-        let mut spec = serde_json::to_value(pod.spec).map_err(unwritable)?;
+        let mut spec = serde_json::to_value(pod.spec).map_err(Error::manifest("the template"))?;
         if let Some(fields) = spec.as_object_mut() {
             // The controller keeps the pod running and ends it; podbayd doesn't.
             fields.remove("restartPolicy");
@@ -83,7 +83,8 @@ impl Template {
         let mut template = json!({"podTemplate": {"metadata": {"annotations": annotations}, "spec": spec}});
         match self.pod.block_network {
             true => {
-                let egress = serde_json::to_value(egress::rules(&self.pod)?).map_err(unwritable)?;
+                let egress =
+                    serde_json::to_value(egress::rules(&self.pod)?).map_err(Error::manifest("the template"))?;
                 let mut ingress = self.pod.ingress.clone();
                 if !self.public_keys.is_empty() {
                     ingress.push(network::clients(self.pod.port)?);
@@ -162,12 +163,8 @@ impl Template {
 }
 
 fn yaml(why: &str, object: &Value) -> Result<String> {
-    let text = serde_saphyr::to_string(object).map_err(unwritable)?;
+    let text = serde_saphyr::to_string(object).map_err(Error::manifest("the template"))?;
     Ok(format!("# {why}\n{}\n", text.trim_end()))
-}
-
-fn unwritable(error: impl std::fmt::Display) -> Error {
-    Error::Config(format!("the template can't be written: {error}"))
 }
 
 #[cfg(test)]

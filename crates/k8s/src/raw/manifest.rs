@@ -137,8 +137,7 @@ fn spec(config: &Config, ttl: Option<u64>) -> Result<Value> {
                 "requests": {
                     "cpu": config.cpu_request,
                     "memory": config.memory_request,
-                    "ephemeral-storage":
-                        lower(&config.ephemeral_storage_request, &config.ephemeral_storage_limit),
+                    "ephemeral-storage": config.ephemeral_storage_request,
                 },
                 "limits": {
                     "cpu": config.cpu_limit,
@@ -189,30 +188,6 @@ fn spec(config: &Config, ttl: Option<u64>) -> Result<Value> {
         spec["imagePullSecrets"] = config.image_pull_secrets.iter().map(|name| json!({"name": name})).collect();
     }
     Ok(spec)
-}
-
-/// The lower of two quantities: the cluster refuses a request above the limit. Invalid quantities are left to the cluster.
-fn lower<'a>(request: &'a str, limit: &'a str) -> &'a str {
-    match (amount(request), amount(limit)) {
-        (Some(request), Some(most)) if most < request => limit,
-        _ => request,
-    }
-}
-
-/// The value of a quantity such as `256Mi` or `1.5G`.
-fn amount(quantity: &str) -> Option<f64> {
-    let digits = quantity.find(|one: char| !one.is_ascii_digit() && one != '.').unwrap_or(quantity.len());
-    let (number, suffix) = quantity.split_at(digits);
-    let (base, power) = match suffix {
-        "" => (1.0, 0),
-        "m" => (0.001, 1),
-        "k" => (1e3, 1),
-        _ => {
-            let (letter, base) = suffix.strip_suffix('i').map_or((suffix, 1e3), |letter| (letter, 1024.0));
-            (base, ["K", "M", "G", "T", "P", "E"].iter().position(|one| *one == letter)? as i32 + 1)
-        }
-    };
-    Some(number.parse::<f64>().ok()? * f64::powi(base, power))
 }
 
 /// The user's tolerations, and those for a lost node unless the user's cover it.

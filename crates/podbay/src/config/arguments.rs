@@ -9,9 +9,6 @@ use super::{Config, ConfigError};
 const ALIASES: [(&str, &str); 3] =
     [("root_dir", "policy.root"), ("strict_audit", "audit.strict"), ("audit_log", "audit.file")];
 
-/// The root of `virtual_mode` unless one is named: the working directory of commands.
-const DEFAULT_ROOT: &str = "/workspace";
-
 impl Config {
     /// Sets values by names without a section: `image` is `raw.image` in raw mode. Set `mode` before.
     ///
@@ -21,9 +18,6 @@ impl Config {
         let mode = self.mode().to_owned();
         for (name, value) in arguments {
             self.set_value(&full_key(&mode, &name), &value)?;
-        }
-        if self.policy().paths.virtual_paths && self.policy().paths.root.is_none() {
-            self.set("policy.root", DEFAULT_ROOT)?;
         }
         Ok(())
     }

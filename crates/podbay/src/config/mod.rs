@@ -35,11 +35,14 @@ use value::Value;
 use crate::audit::{Audit, AuditLog, Rotation};
 use crate::policy::{CommandRules, Matching, Policy};
 
+/// The root of `policy.virtual_mode` unless `policy.root` names one: the working directory of commands.
+const VIRTUAL_ROOT: &str = "/workspace";
+
 /// Variables that begin with `PODBAY_` but aren't settings: the settings file itself, and a directory of daemons to build with.
 const NOT_SETTINGS: [&str; 2] = ["PODBAY_CONFIG", "PODBAY_DAEMON_DIR"];
 
-/// Variables of the tests, which run programs that read settings. Released programs don't know them.
-#[cfg(debug_assertions)]
+/// Variables of the tests, which run programs that read settings. No program acts on them but the tests, and podbayd in a build for
+/// tests; releases ignore them too, so that whoever runs the tests can also run a release.
 const OF_TESTS: [&str; 8] = [
     "PODBAY_CACHE",
     "PODBAY_LANDLOCK_ABI",
@@ -50,9 +53,6 @@ const OF_TESTS: [&str; 8] = [
     "PODBAY_RIG_NAME",
     "PODBAY_SOAK",
 ];
-
-#[cfg(not(debug_assertions))]
-const OF_TESTS: [&str; 0] = [];
 
 /// Why settings can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -343,10 +343,12 @@ impl Config {
             Some("substring") => Matching::Substring,
             _ => Matching::Words,
         };
+        let virtual_paths = self.flag("policy.virtual_mode");
+        let root = self.text("policy.root").or(virtual_paths.then_some(VIRTUAL_ROOT));
         Policy {
             paths: podbay_client::files::Scope {
-                root: self.text("policy.root").map(Into::into),
-                virtual_paths: self.flag("policy.virtual_mode"),
+                root: root.map(Into::into),
+                virtual_paths,
                 allow_prefixes: paths("policy.allow_prefixes"),
                 deny_prefixes: paths("policy.deny_prefixes"),
                 rules_for_reads: self.flag("policy.rules_for_reads"),

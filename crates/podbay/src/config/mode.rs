@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use podbay_client::provider::{Pending, Provider};
 use podbay_k8s::doctor::{Doctor, Trial};
+use podbay_k8s::{agent_sandbox, raw};
 
 use super::Config;
 
@@ -23,6 +24,8 @@ pub struct Mode {
     pub suspends: bool,
     /// The setting that gives it a warm pool which `refill` fills.
     pub pool_setting: Option<&'static str>,
+    /// For how many seconds its sandboxes may be idle unless `idle_ttl` says otherwise.
+    pub(super) idle_ttl: fn() -> Option<u64>,
     /// The Python dataclass that has its settings.
     pub dataclass: &'static str,
     /// That class's documentation.
@@ -48,6 +51,7 @@ const TABLE: [Mode; 3] = [
         leashes: true,
         suspends: false,
         pool_setting: None,
+        idle_ttl: || None,
         dataclass: "LocalConfig",
         about: "Settings of sandboxes on this machine.",
         page: None,
@@ -61,6 +65,7 @@ const TABLE: [Mode; 3] = [
         leashes: false,
         suspends: false,
         pool_setting: Some("raw.warm_pool_size"),
+        idle_ttl: || raw::Config::default().idle_ttl,
         dataclass: "RawConfig",
         about: "Settings of sandboxes that are plain pods on a Kubernetes cluster.",
         page: Some("raw.md"),
@@ -80,6 +85,7 @@ const TABLE: [Mode; 3] = [
         leashes: false,
         suspends: true,
         pool_setting: None,
+        idle_ttl: || agent_sandbox::Config::default().idle_ttl,
         dataclass: "AgentSandboxConfig",
         about: "Settings of sandboxes on a cluster with the agent-sandbox controller.",
         page: Some("agent-sandbox.md"),

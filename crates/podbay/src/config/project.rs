@@ -110,8 +110,7 @@ impl Config {
             return refuse(format!("a project's labels can't have a '/' in their names, as {key:?} has"));
         }
         // Where somebody chose the prefix, the cluster's NetworkPolicies and quotas may select by these labels.
-        match ["raw.label_prefix", "agent_sandbox.label_prefix"].into_iter().find(|key| self.values.contains_key(*key))
-        {
+        match self.values.keys().find(|key| key.ends_with(".label_prefix")) {
             Some(prefix) => refuse(format!(
                 "{prefix} is set, so the cluster may act on labels, and a project can't add any; use {}",
                 instead(setting.key, &setting.variable())

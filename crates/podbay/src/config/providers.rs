@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use podbay_client::provider::Provider;
-use podbay_client::quantity::{format_size, format_time};
+use podbay_client::quantity::{format_size, format_time, parse_quantity};
 use podbay_k8s::doctor::{Doctor, Trial};
-use podbay_k8s::{Access, Cluster, DEFAULT_IDLE_TTL, agent_sandbox, raw};
+use podbay_k8s::{Access, Cluster, agent_sandbox, raw};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
 use super::setting::SETTINGS;
-use super::value::quantity;
 use super::{Config, ConfigError, bad, lookup};
 
 /// Settings of all modes, and the fields of the configuration of a mode on a cluster that they fill.
@@ -30,15 +29,19 @@ pub(super) const SHARED_WITH_CLUSTER: [(&str, &str); 8] = [
 #[cfg(target_os = "linux")]
 const SHARED_WITH_LOCAL: [(&str, &str); 2] = [("env", "env"), ("labels", "labels")];
 
-/// A pod's requests with their limits. The pod's manifest sees to ephemeral storage itself.
-const REQUESTS: [(&str, &str); 2] = [("raw.cpu_request", "raw.cpu_limit"), ("raw.memory_request", "raw.memory_limit")];
+/// A pod's requests with their limits.
+const REQUESTS: [(&str, &str); 3] = [
+    ("raw.cpu_request", "raw.cpu_limit"),
+    ("raw.memory_request", "raw.memory_limit"),
+    ("raw.ephemeral_storage_request", "raw.ephemeral_storage_limit"),
+];
 
 impl Config {
     /// The provider that `mode` names, with these settings.
     ///
     /// # Errors
     /// When a setting is invalid, or something that the provider needs is missing.
-    pub async fn provider(&self) -> podbay_client::Result<Arc<dyn Provider>> {
+    pub(crate) async fn provider(&self) -> podbay_client::Result<Arc<dyn Provider>> {
         (self.mode_row().provider)(self).await
     }
 
@@ -59,7 +62,7 @@ impl Config {
     ///
     /// # Errors
     /// When a setting is invalid, or there are no credentials for a cluster.
-    pub async fn raw_provider(&self) -> podbay_client::Result<raw::Raw> {
+    pub(super) async fn raw_provider(&self) -> podbay_client::Result<raw::Raw> {
         let config = self.raw().map_err(|error| podbay_client::Error::Provider(Box::new(error)))?;
         Ok(raw::Raw::new(self.cluster().await?, config)?)
     }
@@ -68,7 +71,7 @@ impl Config {
     ///
     /// # Errors
     /// When a setting is invalid, or there are no credentials for a cluster.
-    pub async fn agent_sandbox_provider(&self) -> podbay_client::Result<agent_sandbox::AgentSandbox> {
+    pub(super) async fn agent_sandbox_provider(&self) -> podbay_client::Result<agent_sandbox::AgentSandbox> {
         let (cluster, config) = self.agent_sandbox_cluster().await?;
         Ok(agent_sandbox::AgentSandbox::new(&cluster, config)?)
     }
@@ -143,7 +146,7 @@ impl Config {
             for (request, limit) in REQUESTS {
                 let (request_field, limit_field) =
                     (request.trim_start_matches("raw."), limit.trim_start_matches("raw."));
-                let amount = |field: &str| config[field].as_str().and_then(quantity);
+                let amount = |field: &str| config[field].as_str().and_then(|text| parse_quantity(text).ok());
                 if !self.is_set(request) && amount(request_field) > amount(limit_field) {
                     config[request_field] = config[limit_field].clone();
                 }
@@ -197,7 +200,7 @@ impl Config {
     /// # Errors
     /// When its home directory can't be used, or a setting is invalid.
     #[cfg(target_os = "linux")]
-    pub fn local_provider(&self) -> podbay_client::Result<podbay_local::Local> {
+    pub(super) fn local_provider(&self) -> podbay_client::Result<podbay_local::Local> {
         let options = self.local().map_err(|error| podbay_client::Error::Provider(Box::new(error)))?;
         let home = match self.text("home") {
             Some(path) => podbay_local::Home::at(path)?,
@@ -218,11 +221,10 @@ impl Config {
 
     /// The limits that apply because nothing sets them: the key, and the value as text.
     pub fn default_limits(&self) -> Vec<(&'static str, String)> {
-        match self.mode_row().on_cluster {
-            true if self.is_set("idle_ttl") => Vec::new(),
-            true => vec![("idle_ttl", format_time(std::time::Duration::from_secs(DEFAULT_IDLE_TTL)))],
-            false => self.default_local_limits(),
-        }
+        let mode = self.mode_row();
+        let idle_ttl = (mode.idle_ttl)().filter(|_| !self.is_set("idle_ttl")).map(std::time::Duration::from_secs);
+        let own = if mode.on_cluster { Vec::new() } else { self.default_local_limits() };
+        idle_ttl.map(|time| ("idle_ttl", format_time(time))).into_iter().chain(own).collect()
     }
 
     #[cfg(target_os = "linux")]
@@ -305,6 +307,23 @@ mod tests {
         assert_eq!((raw.node_selector["disk"].as_str(), raw.command.unwrap().len()), ("ssd", 2));
         assert_eq!((raw.tolerations[0].key.as_deref(), raw.egress.len()), (Some("gpu"), 1));
         assert_eq!(raw.pod_template_overrides["spec"]["hostname"], "box");
+    }
+
+    /// With the limit `1e8`, the cluster refused the request of 256Mi.
+    #[test]
+    fn a_request_is_lowered_to_its_limit_however_that_is_written() {
+        let requests = |key: &str, text: &str| {
+            let mut config = Config::default();
+            config.set(key, text).unwrap();
+            let raw = config.raw().unwrap();
+            [raw.cpu_request, raw.memory_request, raw.ephemeral_storage_request]
+        };
+        for storage in ["1e8", "100M", "1Ki"] {
+            assert_eq!(requests("raw.ephemeral_storage_limit", storage), ["100m", "256Mi", storage]);
+        }
+        assert_eq!(requests("raw.memory_limit", "1E8"), ["100m", "1E8", "256Mi"]);
+        assert_eq!(requests("raw.cpu_limit", "50m"), ["50m", "256Mi", "256Mi"]);
+        assert_eq!(requests("raw.ephemeral_storage_limit", "1G"), ["100m", "256Mi", "256Mi"]);
     }
 
     /// `podbay config` didn't show that an unused sandbox on a cluster ends after a day.

@@ -306,7 +306,7 @@ pub static SETTINGS: &[Setting] = &[
     setting("agent_sandbox.router_client_cert_file", Kind::Text, "a PEM file with a client certificate for the router"),
     setting("agent_sandbox.router_client_key_file", Kind::Text, "a PEM file with that certificate's key"),
     setting("agent_sandbox.foreign_claims", Kind::Flag, "use claims that other programs created; they are never renewed, suspended or deleted").is("false"),
-    setting("policy.root", Kind::Text, "confine file operations to this directory of the sandbox").otherwise("the whole file system"),
+    setting("policy.root", Kind::Text, "confine file operations to this directory of the sandbox").otherwise("the whole file system; /workspace with policy.virtual_mode"),
     setting("policy.virtual_mode", Kind::Flag, "interpret paths relative to policy.root").is("false"),
     setting("policy.allow_prefixes", Kind::List, "paths below which files may be changed; all others are denied").otherwise("all"),
     setting("policy.deny_prefixes", Kind::List, "paths below which no file may be changed").in_project(Add),

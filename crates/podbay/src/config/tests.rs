@@ -136,3 +136,22 @@ fn the_policy_is_what_was_set() {
     assert!(policy.check(&"rm -fr x".into()).is_err());
     assert_eq!(policy.paths.deny_prefixes, ["/etc".into()]);
 }
+
+/// A release once refused PODBAY_RIG as an unknown setting.
+#[test]
+fn variables_of_the_tests_set_nothing() {
+    let mut config = Config::default();
+    config.read_environment(variables(&OF_TESTS.map(|name| (name, "1")))).unwrap();
+    assert_eq!(config.entries().count(), 0);
+}
+
+/// Without a root of its own, virtual mode once confined Python and TypeScript only: it did nothing in Rust, `podbay` and
+/// `podbay mcp`.
+#[test]
+fn virtual_mode_confines_to_the_working_directory_unless_a_root_is_set() {
+    for (root, expected) in [("", "/workspace"), ("root = \"/data\"\n", "/data")] {
+        let policy = toml(&format!("[policy]\nvirtual_mode = true\n{root}")).unwrap().policy();
+        assert_eq!((policy.paths.root, policy.paths.virtual_paths), (Some(expected.into()), true));
+    }
+    assert_eq!(toml("[policy]\nvirtual_mode = false\n").unwrap().policy().paths.root, None);
+}

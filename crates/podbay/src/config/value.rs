@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use podbay_client::mount::MountSpec;
-use podbay_client::quantity::{format_size, format_time, parse_size, parse_time};
+use podbay_client::quantity::{format_size, format_time, parse_quantity, parse_size, parse_time};
 use serde_json::Value as Json;
 
 use super::setting::Kind;
@@ -64,8 +64,7 @@ impl Value {
                 .ok_or_else(|| format!("{text:?} isn't a number")),
             Kind::Size => parse_size(text).map(Self::Number),
             Kind::Time => parse_time(text).map(|time| Self::Time(in_milliseconds(time))),
-            Kind::Quantity if quantity(text).is_some() => Ok(Self::Text(text.to_owned())),
-            Kind::Quantity => Err(format!("{text:?} isn't a Kubernetes quantity, such as 500m, 2, 512Mi or 1Gi")),
+            Kind::Quantity => parse_quantity(text).map(|_| Self::Text(text.to_owned())),
             Kind::List => Ok(Self::List(items(text))),
             Kind::Mounts => mounts(items(text)),
             Kind::Map => items(text)
@@ -153,7 +152,7 @@ impl Value {
             Self::Number(number) => Some(*number as f64),
             Self::Real(number) => Some(*number),
             Self::Time(time) => Some(time.as_secs_f64()),
-            Self::Text(text) => quantity(text),
+            Self::Text(text) => parse_quantity(text).ok(),
             _ => None,
         }
     }
@@ -246,31 +245,4 @@ fn sort(value: &Json) -> &'static str {
         Json::Array(_) => "a list",
         Json::Object(_) => "a table",
     }
-}
-
-/// What Kubernetes makes of a quantity
-/// (<https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/>).
-pub(super) fn quantity(text: &str) -> Option<f64> {
-    const SUFFIXES: [(&str, f64); 16] = [
-        ("Ki", 1024.0),
-        ("Mi", 1_048_576.0),
-        ("Gi", 1_073_741_824.0),
-        ("Ti", 1_099_511_627_776.0),
-        ("Pi", 1_125_899_906_842_624.0),
-        ("Ei", 1_152_921_504_606_846_976.0),
-        ("n", 1e-9),
-        ("u", 1e-6),
-        ("m", 1e-3),
-        ("k", 1e3),
-        ("M", 1e6),
-        ("G", 1e9),
-        ("T", 1e12),
-        ("P", 1e15),
-        ("E", 1e18),
-        ("", 1.0),
-    ];
-    let (number, factor) = SUFFIXES.iter().find_map(|(suffix, factor)| Some((text.strip_suffix(suffix)?, *factor)))?;
-    // Rust also reads "inf" and "nan" as numbers.
-    let plain = number.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'+' | b'-' | b'e' | b'E'));
-    number.parse::<f64>().ok().filter(|number| plain && number.is_finite()).map(|number| number * factor)
 }

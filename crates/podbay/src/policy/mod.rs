@@ -43,22 +43,44 @@ impl Policy {
     }
 
     /// What an operation may touch that asks for this scope: it can only narrow the policy's own.
-    pub fn narrow(&self, asked: &Scope) -> Scope {
-        let mut deny_prefixes = self.paths.deny_prefixes.clone();
-        deny_prefixes
-            .extend(asked.deny_prefixes.iter().filter(|path| !self.paths.deny_prefixes.contains(path)).cloned());
-        // A second root inside the first becomes a rule: the first has to stay the kernel's.
-        let inner = self.paths.root.as_ref().and(asked.root.clone());
-        let allow_prefixes = both(&self.paths.allow_prefixes, &asked.allow_prefixes);
-        Scope {
-            workdir: asked.workdir.clone().or_else(|| self.paths.workdir.clone()),
-            root: self.paths.root.clone().or_else(|| asked.root.clone()),
-            virtual_paths: if self.paths.root.is_some() { self.paths.virtual_paths } else { asked.virtual_paths },
-            rules_for_reads: self.paths.rules_for_reads || asked.rules_for_reads || inner.is_some(),
+    ///
+    /// The policy's prefixes mean what they mean without the request, whose paths are therefore understood as the policy's are.
+    ///
+    /// # Errors
+    /// `policy_denied`, when the scope asks for paths to be understood in another way.
+    pub fn narrow(&self, asked: &Scope) -> Result<Scope, Error> {
+        let own = &self.paths;
+        let prefixes = || own.allow_prefixes.iter().chain(&own.deny_prefixes);
+        let fixed = own.root.is_some() || own.virtual_paths || prefixes().next().is_some();
+        let same_view = own.virtual_paths && asked.root.is_none();
+        if fixed && asked.virtual_paths && !same_view {
+            return Err(refused("virtual_paths", "leave it out, and name paths as the policy does"));
+        }
+        let other_workdir = asked.workdir.is_some() && asked.workdir != own.workdir;
+        if other_workdir && prefixes().any(|prefix| !is_absolute(prefix)) {
+            return Err(refused(
+                "workdir",
+                "a prefix of the policy is relative to the working directory: make it absolute",
+            ));
+        }
+        let mut deny_prefixes = own.deny_prefixes.clone();
+        deny_prefixes.extend(asked.deny_prefixes.iter().filter(|path| !own.deny_prefixes.contains(path)).cloned());
+        // A second root becomes a rule: the first has to stay the kernel's, and prefixes are read below a root.
+        let inner = asked.root.clone().filter(|_| fixed);
+        let allow_prefixes = both(&own.allow_prefixes, &asked.allow_prefixes);
+        Ok(Scope {
+            workdir: asked.workdir.clone().or_else(|| own.workdir.clone()),
+            root: if fixed { own.root.clone() } else { asked.root.clone() },
+            virtual_paths: own.virtual_paths || asked.virtual_paths,
+            rules_for_reads: own.rules_for_reads || asked.rules_for_reads || inner.is_some(),
             allow_prefixes: inner.map_or_else(|| allow_prefixes.clone(), |inner| both(&allow_prefixes, &[inner])),
             deny_prefixes,
-        }
+        })
     }
+}
+
+fn refused(field: &str, advice: &str) -> Error {
+    Error::new(ErrorCode::PolicyDenied, format!("the policy doesn't let a request set {field}: {advice}"))
 }
 
 /// The prefixes that both lists allow; an empty list allows everything.
@@ -74,17 +96,23 @@ fn both(ours: &[RawPath], asked: &[RawPath]) -> Vec<RawPath> {
         }
     }
     if list.is_empty() {
-        // An empty list would allow everything; nothing has this name.
-        list.push(RawPath::from("/dev/null/nothing-is-allowed"));
+        // An empty list would allow everything; Linux has no names this long.
+        list.push(RawPath::from(format!("/{}", "-".repeat(256))));
     }
     list
 }
 
+/// Whether a path is at or below a prefix. A relative one can't be compared with an absolute one.
 fn below(path: &RawPath, prefix: &RawPath) -> bool {
     let components = |path: &RawPath| -> Vec<Vec<u8>> {
-        path.as_bytes().split(|byte| *byte == b'/').filter(|part| !part.is_empty()).map(<[u8]>::to_vec).collect()
+        let parts = path.as_bytes().split(|byte| *byte == b'/');
+        parts.filter(|part| !part.is_empty() && *part != b".").map(<[u8]>::to_vec).collect()
     };
-    components(path).starts_with(&components(prefix))
+    is_absolute(path) == is_absolute(prefix) && components(path).starts_with(&components(prefix))
+}
+
+fn is_absolute(path: &RawPath) -> bool {
+    path.as_bytes().starts_with(b"/")
 }
 
 #[cfg(test)]
@@ -95,22 +123,68 @@ mod tests {
         list.iter().map(|path| RawPath::from(*path)).collect()
     }
 
+    fn policy(scope: Scope) -> Policy {
+        Policy { paths: scope, ..Policy::default() }
+    }
+
+    fn rooted(root: &str) -> Scope {
+        Scope { root: Some(root.into()), ..Scope::default() }
+    }
+
+    fn in_dir(workdir: &str) -> Scope {
+        Scope { workdir: Some(workdir.into()), ..Scope::default() }
+    }
+
+    fn allowing(prefixes: &[&str]) -> Scope {
+        Scope { allow_prefixes: paths(prefixes), ..Scope::default() }
+    }
+
     #[test]
     fn asking_only_narrows() {
-        let policy = Policy {
-            paths: Scope {
-                allow_prefixes: paths(&["/workspace", "/tmp/a"]),
-                deny_prefixes: paths(&["/workspace/secret"]),
-                ..Scope::default()
-            },
-            ..Policy::default()
-        };
-        let asked = Scope { allow_prefixes: paths(&["/", "/workspace/x"]), ..Scope::default() };
-        let narrow = policy.narrow(&asked);
+        let policy = policy(Scope {
+            allow_prefixes: paths(&["/workspace", "/tmp/a"]),
+            deny_prefixes: paths(&["/workspace/secret"]),
+            ..Scope::default()
+        });
+        let narrow = policy.narrow(&allowing(&["/", "/workspace/x"])).unwrap();
         assert_eq!(narrow.allow_prefixes, paths(&["/workspace", "/workspace/x", "/tmp/a"]));
         assert_eq!(narrow.deny_prefixes, paths(&["/workspace/secret"]));
-        let nothing = policy.narrow(&Scope { allow_prefixes: paths(&["/etc", "/workspaces"]), ..Scope::default() });
-        assert_eq!(nothing.allow_prefixes, paths(&["/dev/null/nothing-is-allowed"]));
-        assert_eq!(policy.narrow(&Scope::default()).allow_prefixes, policy.paths.allow_prefixes);
+        for asked in [allowing(&["/etc", "/workspaces"]), rooted("/etc"), allowing(&["workspace/x"])] {
+            let nothing = policy.narrow(&asked).unwrap().allow_prefixes;
+            assert_eq!((nothing.len(), nothing[0].as_bytes().len()), (1, 257), "{asked:?}");
+        }
+        assert_eq!(policy.narrow(&Scope::default()).unwrap().allow_prefixes, policy.paths.allow_prefixes);
+    }
+
+    /// With a root of the caller's, `/workspace/secret` once meant a directory below that root.
+    #[test]
+    fn a_request_cant_change_what_the_policys_prefixes_mean() {
+        let denied = |scope: &Scope, asked: &Scope| policy(scope.clone()).narrow(asked).unwrap_err().code;
+        let virtual_paths = |scope| Scope { virtual_paths: true, ..scope };
+        let deny = Scope { deny_prefixes: paths(&["/workspace/secret"]), ..Scope::default() };
+        let relative = Scope { deny_prefixes: paths(&["secret"]), ..Scope::default() };
+        let root = rooted("/workspace");
+        for own in [&deny, &allowing(&["/workspace"]), &root, &virtual_paths(root.clone())] {
+            assert_eq!(denied(own, &virtual_paths(rooted("/workspace/secret"))), ErrorCode::PolicyDenied, "{own:?}");
+            // Prefixes that are absolute mean the same everywhere.
+            assert!(policy(own.clone()).narrow(&in_dir("/workspace/src")).is_ok(), "{own:?}");
+        }
+        for own in [&relative, &allowing(&["src"]), &Scope { root: Some("/workspace".into()), ..relative.clone() }] {
+            assert_eq!(denied(own, &in_dir("/workspace/src")), ErrorCode::PolicyDenied, "{own:?}");
+        }
+        let with_workdir = Scope { workdir: Some("/workspace".into()), ..relative };
+        assert!(policy(with_workdir).narrow(&in_dir("/workspace")).is_ok());
+
+        // A root of the caller's is one more rule.
+        let narrow = policy(deny.clone()).narrow(&rooted("/workspace/a")).unwrap();
+        let expected = Scope { allow_prefixes: paths(&["/workspace/a"]), rules_for_reads: true, ..deny };
+        assert_eq!(narrow, expected);
+        // Where the policy has no prefixes, it stays the kernel's.
+        let reads = Scope { rules_for_reads: true, ..Scope::default() };
+        let asked = virtual_paths(rooted("/workspace/a"));
+        assert_eq!(policy(reads).narrow(&asked).unwrap(), Scope { rules_for_reads: true, ..asked });
+        // A policy that can't be right isn't made right by a request.
+        let narrow = policy(virtual_paths(Scope::default())).narrow(&rooted("/etc")).unwrap();
+        assert!(narrow.virtual_paths && narrow.root.is_none());
     }
 }

@@ -5,6 +5,10 @@ import type { Listed } from "../../results.js";
 import type { Sandbox } from "../../sandbox.js";
 import { type KubernetesProviderConfig, LABEL_PREFIX, router, withoutPrefix } from "./config.js";
 import { SandboxNotFoundError, SandboxRouterError, translated } from "./errors.js";
+import { Recent } from "./recent.js";
+
+/** How many sandboxes stay connected. Others may have ended long ago, and are looked up again when they are used. */
+const CONNECTED = 256;
 
 /** Options of a `SandboxRouterClient`. */
 export interface SandboxRouterClientOptions
@@ -44,7 +48,7 @@ export class SandboxRouterClient {
   readonly #create: (templateName?: string) => Podbay;
   readonly #podbay: Podbay;
   /** Open connections, by the sandboxes' names. */
-  readonly #open = new Map<string, Promise<Sandbox>>();
+  readonly #open = new Recent<Promise<Sandbox>>(CONNECTED);
 
   constructor(routerUrl: string, options: SandboxRouterClientOptions = {}) {
     const { namespace = "default", kubeApiUrl, kubeToken, sandboxReadyTimeoutMs = 180_000 } = options;

@@ -158,6 +158,16 @@ class SandboxClient:
         return podbay.Provider(**self._settings(namespace))
 
     def _keep(self, native: podbay.Sandbox, namespace: str) -> Sandbox:
-        sandbox = Sandbox(native, namespace, self.connection_config, self.podbay_settings, self._tracing)
+        sandbox = Sandbox(
+            native, namespace, self.connection_config, self.podbay_settings, self._tracing, on_close=self._forget
+        )
         self._active[namespace, native.id] = sandbox
         return sandbox
+
+    def _forget(self, sandbox: Sandbox) -> None:
+        key = sandbox.namespace, sandbox.sandbox_id
+        # Another handle may have taken its place.
+        if self._active.get(key) is sandbox:
+            del self._active[key]
+        if sandbox.claim_name is None:
+            self._unnamed.discard(key)

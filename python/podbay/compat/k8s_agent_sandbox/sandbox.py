@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import posixpath
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import podbay
 from podbay.compat.k8s_agent_sandbox.exceptions import SandboxNotFoundError, translated
 from podbay.compat.k8s_agent_sandbox.models import ExecutionResult, FileEntry, SandboxLocalTunnelConnectionConfig
 from podbay.compat.k8s_agent_sandbox.tracing import Tracing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Sandbox:
@@ -22,6 +25,7 @@ class Sandbox:
         connection_config: Any = None,
         podbay_settings: dict[str, Any] | None = None,
         tracing: Tracing | None = None,
+        on_close: Callable[[Sandbox], None] | None = None,
     ) -> None:
         self.native = native
         """The `podbay.Sandbox` behind this one."""
@@ -33,6 +37,7 @@ class Sandbox:
         """The settings with which Podbay reaches its cluster."""
         self._commands: CommandExecutor | None = CommandExecutor(native, tracing)
         self._files: Filesystem | None = Filesystem(native, tracing)
+        self._on_close = on_close
 
     def __repr__(self) -> str:
         return f"Sandbox({self.claim_name!r}, namespace={self.namespace!r})"
@@ -66,6 +71,7 @@ class Sandbox:
         """Closes the connection. The sandbox stays."""
         self._commands = self._files = None
         self.native.disconnect()
+        self._closed()
 
     def terminate(self) -> None:
         """Deletes the sandbox. It isn't an error if it no longer exists."""
@@ -74,6 +80,11 @@ class Sandbox:
             with translated():
                 self.native.destroy()
             self.claim_name = None
+            self._closed()
+
+    def _closed(self) -> None:
+        if self._on_close is not None:
+            self._on_close(self)
 
 
 class CommandExecutor:
