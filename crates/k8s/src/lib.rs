@@ -29,5 +29,4 @@ mod test_certificates;
 
 pub use cluster::{Access, Cluster};
 pub use error::{Error, Result};
-pub use lifetime::DEFAULT_IDLE_TTL;
 pub use pod::container::Container;

@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 
 /// How many seconds a sandbox on a cluster may be idle by default: a day. Otherwise a forgotten one would stay, and cost money,
 /// forever.
-pub const DEFAULT_IDLE_TTL: u64 = 24 * 3600;
+pub(crate) const DEFAULT_IDLE_TTL: u64 = 24 * 3600;
 
 /// How long a sandbox may live and be idle, in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -342,7 +342,7 @@ mod tests {
             let entry = config.entries().find(|entry| entry.key == "idle_ttl").unwrap();
             assert_eq!(entry.value, shown);
         }
-        assert_eq!(config(None).raw().unwrap().idle_ttl, Some(DEFAULT_IDLE_TTL));
+        assert_eq!(config(None).raw().unwrap().idle_ttl, Some(24 * 3600));
         assert!(Config::default().default_limits().iter().all(|(key, _)| *key != "idle_ttl"));
     }
 
