@@ -8,15 +8,24 @@ use podbay::Podbay;
 use podbay::provider::Wanted;
 use serde_json::{Map, Value as Json};
 
-use crate::audit::{AuditFunction, audit};
+use crate::audit::{AuditFunction, WarningFunction, audit};
 use crate::conversions::duration;
 use crate::failure::Failure;
 use crate::settings;
 
 /// Reads the settings. Nothing is opened yet.
-pub fn podbay(given: Map<String, Json>, function: Option<AuditFunction>) -> Result<Podbay, Failure> {
-    let strict = given.get("strictAudit").and_then(Json::as_bool).unwrap_or(false);
-    let builder = Podbay::builder().config(settings::gather(given)?);
+pub fn podbay(
+    given: Map<String, Json>,
+    function: Option<AuditFunction>,
+    warn: Option<WarningFunction>,
+) -> Result<Podbay, Failure> {
+    let config = settings::gather(given)?;
+    let strict = config.is_audit_strict();
+    let builder = Podbay::builder().config(config);
+    let builder = match warn {
+        Some(warn) => builder.on_audit_failure(move |message| crate::audit::warn(&warn, message)),
+        None => builder,
+    };
     let builder = match function {
         Some(function) => builder.audit(audit(function, strict)),
         None => builder,

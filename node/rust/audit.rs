@@ -57,7 +57,9 @@ fn described(entry: &AuditEntry) -> Json {
             "bytes": effect.and_then(|effect| effect.bytes),
             "duration": outcome.map_or(0, |outcome| outcome.duration_us) as f64 / 1e6,
             "exitCode": effect.and_then(|effect| effect.exit),
-            "error": outcome.and_then(|outcome| outcome.error.as_deref()),
+            "error": outcome.and_then(|outcome| outcome.error),
+            "deniedBy": outcome.and_then(|outcome| outcome.denied_by),
+            "reason": outcome.and_then(|outcome| outcome.reason.as_ref()),
             "changed": effect.and_then(|effect| effect.changed),
             "deleted": effect.map_or(&[][..], |effect| &effect.deleted),
             "notDeleted": effect.map_or(&[][..], |effect| &effect.not_deleted),
@@ -69,6 +71,14 @@ fn described(entry: &AuditEntry) -> Json {
 
 /// The audit that tells a function.
 pub fn audit(function: AuditFunction, strict: bool) -> Audit {
-    let audit = Audit::new(Callback { function, strict });
-    if strict { audit.strict() } else { audit }
+    Audit::new(Callback { function, strict })
+}
+
+/// A function that shows a warning. It doesn't keep the process alive.
+pub type WarningFunction = ThreadsafeFunction<String, (), String, Status, false, true>;
+
+/// Has a warning shown, without waiting for it.
+pub fn warn(function: &WarningFunction, message: &str) {
+    // A process that is ending has nobody to tell.
+    let _ = function.call(message.to_owned(), ThreadsafeFunctionCallMode::NonBlocking);
 }

@@ -10,7 +10,7 @@ use podbay::provider::{Phase, Query};
 use serde_json::{Map, Value as Json};
 
 use crate::arguments::{WantedSandbox, podbay};
-use crate::audit::AuditFunction;
+use crate::audit::{AuditFunction, WarningFunction};
 use crate::conversions::duration;
 use crate::failure::Failure;
 use crate::promise::{Cancellation, promise};
@@ -63,8 +63,12 @@ pub struct NativePodbay {
 #[allow(missing_docs)]
 impl NativePodbay {
     #[napi(constructor)]
-    pub fn new(settings: Map<String, Json>, audit: Option<AuditFunction>) -> napi::Result<Self> {
-        Ok(Self { inner: podbay(settings, audit)? })
+    pub fn new(
+        settings: Map<String, Json>,
+        audit: Option<AuditFunction>,
+        warn: Option<WarningFunction>,
+    ) -> napi::Result<Self> {
+        Ok(Self { inner: podbay(settings, audit, warn)? })
     }
 
     #[napi(getter)]

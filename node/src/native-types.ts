@@ -160,7 +160,11 @@ export type NativeAudit = (entry: { op: string; target: string; meta: results.Au
 
 export interface Native {
   Cancellation: new () => NativeCancellation;
-  NativePodbay: new (settings: Record<string, unknown>, audit?: NativeAudit) => NativePodbay;
+  NativePodbay: new (
+    settings: Record<string, unknown>,
+    audit: NativeAudit | undefined,
+    warn: (message: string) => void,
+  ) => NativePodbay;
   sandboxId(tenant: string, thread: string): string;
   settings(): Setting[];
   operations(): string[];

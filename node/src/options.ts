@@ -10,7 +10,7 @@ export type AuditFunction = (op: string, target: string, meta: AuditMeta) => voi
 
 /** Settings, rules and audit of a `Podbay`. Every setting can also come from `PODBAY_…` variables and podbay.toml. */
 export interface PodbayOptions extends Omit<Settings, "strict" | "file"> {
-  /** A function, or the path of a JSON Lines file. */
+  /** A function, which is told in addition to the file in `audit.file`, or the path of that file. */
   auditLog?: AuditFunction | string | undefined;
   /** Refuse operations that can't be recorded; an audit function that throws refuses the operation. */
   strictAudit?: boolean | undefined;
@@ -71,23 +71,24 @@ export function podbay(options: PodbayOptions): NativePodbay {
   if (typeof auditLog === "string") {
     settings["auditLog"] = auditLog;
   }
-  const audit = typeof auditLog === "function" ? told(auditLog, given.strictAudit === true) : undefined;
-  return now(() => new native.NativePodbay(settings, audit));
+  const audit = typeof auditLog === "function" ? told(auditLog) : undefined;
+  return now(() => new native.NativePodbay(settings, audit, warn));
 }
 
-function told(tell: AuditFunction, strict: boolean): NativeAudit {
+function told(tell: AuditFunction): NativeAudit {
   return ({ op, target, meta }) => {
     try {
       tell(op, target, meta);
       return null;
     } catch (failure) {
-      if (!strict) {
-        // The operation continues, so nobody else learns of the failure.
-        process.emitWarning(failure instanceof Error ? failure : String(failure), "PodbayAuditWarning");
-      }
       return failure instanceof Error ? failure.message : String(failure);
     }
   };
+}
+
+/** Operations go on unrecorded, and their callers don't learn of that. */
+function warn(message: string): void {
+  process.emitWarning(message, "PodbayAuditWarning");
 }
 
 /** A sandbox that is created, or found, when it is first used. */

@@ -337,8 +337,12 @@ export interface AuditMeta {
   readonly duration: number;
   /** A command's exit code. */
   readonly exitCode: number | null;
-  /** Why it failed. */
+  /** Why it failed: the code of the error. */
   readonly error: string | null;
+  /** Who says that it was denied: this process, which sent nothing, or the sandbox, which enforces rules on paths. */
+  readonly deniedBy: "client" | "sandbox" | (string & {}) | null;
+  /** Why this process denied it. */
+  readonly reason: unknown;
   /** Whether it created or deleted a sandbox; null for operations in a sandbox. */
   readonly changed: boolean | null;
   /** The ids of what a clean-up deleted. */

@@ -1,6 +1,7 @@
 /** Finding, listing and deleting sandboxes; rules; audit. */
 
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import {
   type AuditMeta,
@@ -117,5 +118,49 @@ describe("rules and audit", () => {
     await expect(sandbox.run("echo forbidden")).rejects.toThrow("not on my watch");
     expect((await sandbox.run("echo fine")).output).toBe("fine\n");
     await sandbox.close();
+  });
+
+  // It switched off the log that the settings name, and alone decided whether the audit is strict.
+  it("tells a function in addition to the file, as strictly as the settings say", async () => {
+    const folder = await mkdtemp("/tmp/pb-");
+    const config = join(folder, "podbay.toml");
+    const file = join(folder, "audit.jsonl");
+    await writeFile(config, `[audit]\nfile = ${JSON.stringify(file)}\nstrict = true\n`);
+    const auditLog = (op: string) => {
+      if (op === "write") {
+        throw new Error("not on my watch");
+      }
+    };
+    const sandbox = await Sandbox.create({ auditLog, config });
+    await expect(sandbox.write("f", "x")).rejects.toThrow("not on my watch");
+    await sandbox.close();
+    const lines = (await readFile(file, "utf8")).trim().split("\n");
+    const ended = lines.map((line) => JSON.parse(line)).filter(({ event }) => event === "ended");
+    expect(ended.map(({ op, decision }) => `${op} ${decision}`)).toEqual([
+      "create allowed",
+      "write denied",
+      "destroy allowed",
+    ]);
+    expect(() => new Podbay({ strictAudit: true })).toThrow("nothing records operations");
+    await rm(folder, { recursive: true });
+  });
+
+  it("warns once when operations go unrecorded", async () => {
+    const folder = await mkdtemp("/tmp/pb-");
+    const warnings: Error[] = [];
+    const note = (warning: Error) => warning.name === "PodbayAuditWarning" && warnings.push(warning);
+    process.on("warning", note);
+    await mkdir(join(folder, "logs"));
+    const recorded = await Sandbox.create({ auditLog: join(folder, "logs", "audit.jsonl") });
+    await rename(join(folder, "logs"), join(folder, "away"));
+    for (let count = 0; count < 3; count += 1) {
+      expect((await recorded.write("f", "x")).size).toBe(1);
+    }
+    await expect.poll(() => warnings.length).toBe(1);
+    expect(warnings[0]?.message).toContain("can't record 'write' in the audit log: ");
+    await recorded.close();
+    expect(warnings.length).toBe(1);
+    process.off("warning", note);
+    await rm(folder, { recursive: true });
   });
 });

@@ -56,11 +56,11 @@ impl Arguments<'_> {
     /// Reads the settings. Nothing is opened yet.
     pub fn podbay(mut self) -> Result<Podbay, Failure> {
         let (callback, file) = audit::split(self.audit_log);
-        let strict = self.strict_audit.as_ref().map(|strict| strict.is_truthy()).transpose()?.unwrap_or(false);
         self.named.push(("audit.file", file));
         self.named.push(("audit.strict", self.strict_audit));
         let config = settings::gather(self.mode.as_deref(), self.config.as_ref(), &self.named, self.settings.as_ref())?;
-        let builder = Podbay::builder().config(config);
+        let strict = config.is_audit_strict();
+        let builder = Podbay::builder().config(config).on_audit_failure(audit::warn);
         let builder = match callback {
             Some(callback) => builder.audit(audit::audit(callback, strict)),
             None => builder,

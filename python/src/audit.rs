@@ -2,7 +2,7 @@
 
 use std::io;
 
-use podbay::audit::{Audit, AuditEntry, Decision, Observer};
+use podbay::audit::{Audit, AuditEntry, Decision, DeniedBy, Observer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -46,7 +46,11 @@ fn meta<'py>(py: Python<'py>, entry: &AuditEntry) -> PyResult<Bound<'py, PyDict>
     meta.set_item("bytes", effect.and_then(|effect| effect.bytes))?;
     meta.set_item("duration", outcome.map_or(0, |outcome| outcome.duration_us) as f64 / 1e6)?;
     meta.set_item("exit_code", effect.and_then(|effect| effect.exit))?;
-    meta.set_item("error", outcome.and_then(|outcome| outcome.error.as_deref()))?;
+    meta.set_item("error", outcome.and_then(|outcome| outcome.error))?;
+    let denied_by = outcome.and_then(|outcome| outcome.denied_by);
+    meta.set_item("denied_by", denied_by.map(DeniedBy::as_str))?;
+    let reason = outcome.and_then(|outcome| outcome.reason.as_ref());
+    meta.set_item("reason", loads(py, serde_json::to_string(&reason))?)?;
     meta.set_item("changed", effect.and_then(|effect| effect.changed))?;
     let deleted = effect.map_or(&[][..], |effect| &effect.deleted);
     meta.set_item("deleted", loads(py, serde_json::to_string(deleted))?)?;
@@ -72,6 +76,19 @@ pub fn split(audit_log: Option<Bound<'_, PyAny>>) -> (Option<Py<PyAny>>, Option<
 
 /// The audit that tells a function.
 pub fn audit(callback: Py<PyAny>, strict: bool) -> Audit {
-    let audit = Audit::new(Callback { function: callback, strict });
-    if strict { audit.strict() } else { audit }
+    Audit::new(Callback { function: callback, strict })
+}
+
+/// Logs that operations aren't recorded. Python shows it on standard error where no logging is configured.
+pub fn warn(message: &str) {
+    // As above; handlers may take their time.
+    tokio::task::block_in_place(|| {
+        Python::try_attach(|py| {
+            let logger = py.import("logging").and_then(|logging| logging.call_method1("getLogger", ("podbay",)));
+            let logged = logger.and_then(|logger| logger.call_method1("warning", ("%s", message)).map(drop));
+            if let Err(error) = logged {
+                error.write_unraisable(py, None);
+            }
+        })
+    });
 }

@@ -1,7 +1,9 @@
 """Rules and audit log apply to every operation, sync and async."""
 
 import asyncio
+import hashlib
 import json
+import logging
 import shutil
 import tempfile
 import time
@@ -124,6 +126,9 @@ def test_a_callback_is_told_of_everything():
     assert told[0][2]["sandbox"] == name
     assert told[1][2]["exit_code"] == 3
     assert told[3][2]["error"] == "not_found"
+    assert (told[2][2]["error"], told[2][2]["denied_by"]) == ("policy_denied", "client")
+    assert "curl" in told[2][2]["reason"]
+    assert told[3][2]["denied_by"] is told[3][2]["reason"] is None
     assert len(told) == 24
 
 
@@ -150,7 +155,8 @@ def test_a_callback_is_told_the_whole_command():
             stream.write("typed")
     (run, stream), inputs = [[meta for op, meta in told if op == wanted] for wanted in ("exec", "exec.input")]
     assert run["details"]["argv"] == ["printf", "a b", "x" * 10_000]
-    assert run["details"]["env"] == ["TOKEN"]
+    value = {"name": "TOKEN", "bytes": 6, "sha256": hashlib.sha256(b"s3cr3t").hexdigest()}
+    assert run["details"]["env"] == [value]
     assert run["details"]["input"]["bytes"] == 3
     assert inputs[0]["details"]["input"]["bytes"] == len("typed")
     assert inputs[0]["details"]["exec_id"]
@@ -189,6 +195,51 @@ def test_what_cannot_be_recorded_is_not_done_when_strict():
             assert plain.glob("*").matches == []
     with podbay.Sandbox(audit_log=broken) as sandbox:
         assert sandbox.write("f", "x").size == 1
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_function_is_told_in_addition_to_the_file(tmp_path, monkeypatch):
+    """It switched off the log that the settings name, and alone decided whether the audit is strict."""
+
+    def refuse(op, target, meta):
+        if op == "write":
+            raise OSError("not on my watch")
+
+    log = tmp_path / "audit.jsonl"
+    monkeypatch.setenv("PODBAY_AUDIT_FILE", str(log))
+    monkeypatch.setenv("PODBAY_AUDIT_STRICT", "true")
+    with podbay.Sandbox(audit_log=refuse) as sandbox:
+        sandbox.run("true")
+        with pytest.raises(podbay.PolicyDenied, match="not on my watch"):
+            sandbox.write("f", "x")
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [(entry["op"], entry["decision"]) for entry in entries if entry["event"] == "ended"] == [
+        ("create", "allowed"),
+        ("exec", "allowed"),
+        ("write", "denied"),
+        ("destroy", "allowed"),
+    ]
+
+
+def test_a_strict_audit_needs_a_log():
+    with pytest.raises(podbay.ConfigError, match=r"audit\.strict: nothing records operations"):
+        podbay.Sandbox(strict_audit=True)
+
+
+def test_a_log_that_cannot_be_written_is_logged_once(tmp_path, caplog):
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    with caplog.at_level(logging.WARNING, "podbay"), podbay.Sandbox(audit_log=logs / "audit.jsonl") as sandbox:
+        sandbox.run("true")
+        assert caplog.messages == []
+        logs.rename(tmp_path / "away")
+        for number in range(3):
+            assert sandbox.write("f", str(number)).size == 1
+        (tmp_path / "away").rename(logs)
+    [message] = caplog.messages
+    assert message.startswith("can't record 'write' in the audit log: ")
+    entries = [json.loads(line) for line in (logs / "audit.jsonl").read_text().splitlines()]
+    assert [entry["count"] for entry in entries if entry["event"] == "lost"] == [6]
 
 
 async def write(sandbox):

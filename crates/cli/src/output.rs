@@ -81,6 +81,13 @@ impl Output {
     }
 }
 
+/// Prints a warning on standard error: something that the user has asked for isn't done, though the command goes on.
+pub fn warning(text: &str) {
+    let name = Paint::on(&io::stderr()).paint(Style::Bad, "podbay: warning:");
+    // There is no other place for it.
+    let _ = writeln!(io::stderr(), "{name} {}", escape(text));
+}
+
 /// A table with a heading. Its cells are escaped.
 #[derive(Debug)]
 pub struct Table {

@@ -85,7 +85,7 @@ impl Sandbox {
         // Not the length of the gap, so that a podbayd that takes that for the content writes nothing.
         let length = Some(cap.max(gap.len() as u64 + 1));
         let request = Write { output_of: Some(CommandOutput { id, cap }), length, ..request.into() };
-        let permit = Permit::new(self.session.guard(), "write", request, Content::Nothing)?;
+        let permit = Permit::new(self.session.guard(), "write", request, Content::of(&gap))?;
         Ok(self.session.perform(permit, gap, Some(0)).await?.0)
     }
 

@@ -2,12 +2,13 @@
 
 use std::any::Any;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use podbay_proto::exec::Command;
 use podbay_proto::files::Scope;
 use podbay_proto::session::Hello;
 use podbay_proto::{ErrorCode, Operation, Subject, VERSION};
+use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
 
@@ -37,7 +38,7 @@ pub trait Guard: std::fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// When that can't be recorded. The caller gets this error in place of the result.
-    fn end(&self, ticket: Ticket, result: Result<Effect, &Error>) -> Result<()>;
+    fn end(&self, ticket: Ticket, ending: Ending<'_>) -> Result<()>;
 
     /// Whether an upload that is streamed should end with the digest of what was sent, [`Effect::sha256`].
     fn wants_digests(&self) -> bool {
@@ -66,6 +67,18 @@ impl<'a> Content<'a> {
     }
 }
 
+/// How an operation ended.
+#[derive(Debug, Clone, Copy)]
+pub struct Ending<'a> {
+    /// Why it failed, if it did.
+    pub error: Option<&'a Error>,
+    /// Whether it failed because [`Guard::check`] denied it, so that nothing was sent. Any other error may be the sandbox's answer,
+    /// and no more reliable than the sandbox.
+    pub denied: bool,
+    /// What it did. If it failed, this is as much of a [stream](Content::Stream) as was sent by then.
+    pub effect: Effect,
+}
+
 /// What an operation did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Effect {
@@ -81,6 +94,38 @@ impl Effect {
     /// So many bytes were read, written or printed.
     pub(crate) fn bytes(bytes: u64) -> Self {
         Self { bytes: Some(bytes), ..Self::default() }
+    }
+}
+
+/// What has been sent of a stream so far: the operation may end at any time.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sent(Arc<Mutex<SentOnce>>);
+
+/// What has been sent in one attempt: how much, and its digest.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SentOnce(Arc<Mutex<(u64, Sha256)>>);
+
+impl Sent {
+    /// It is sent from the beginning. Whoever sent it before may not have noticed yet that it is over.
+    pub(crate) fn attempt(&self) -> SentOnce {
+        let attempt = SentOnce::default();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = attempt.clone();
+        attempt
+    }
+
+    fn effect(&self) -> Effect {
+        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (bytes, digest) = last.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Effect { bytes: Some(bytes), exit: None, sha256: Some(digest.finalize().into()) }
+    }
+}
+
+impl SentOnce {
+    /// This has been sent.
+    pub(crate) fn add(&self, piece: &[u8]) {
+        let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sent.0 += piece.len() as u64;
+        sent.1.update(piece);
     }
 }
 
@@ -105,11 +150,11 @@ impl Guard for Both {
         Ok(Box::new((first, second)))
     }
 
-    fn end(&self, ticket: Ticket, result: Result<Effect, &Error>) -> Result<()> {
+    fn end(&self, ticket: Ticket, ending: Ending<'_>) -> Result<()> {
         let Ok(both) = ticket.downcast::<(Open, Open)>() else { return Ok(()) };
         let (mut first, mut second) = *both;
-        let ended = second.end(result);
-        first.end(result).and(ended)
+        let ended = second.end_as(ending);
+        first.end_as(ending).and(ended)
     }
 
     fn wants_digests(&self) -> bool {
@@ -122,16 +167,27 @@ impl Guard for Both {
 struct Open {
     guard: Arc<dyn Guard>,
     ticket: Option<Ticket>,
+    /// What is streamed, if the guard wants to know.
+    sent: Option<Sent>,
 }
 
 impl Open {
     fn begin(guard: &Arc<dyn Guard>, action: &'static str, subject: Subject<'_>, content: Content<'_>) -> Result<Self> {
         let ticket = guard.begin(action, subject, content)?;
-        Ok(Self { guard: guard.clone(), ticket: Some(ticket) })
+        let sent = (matches!(content, Content::Stream(_)) && guard.wants_digests()).then(Sent::default);
+        Ok(Self { guard: guard.clone(), ticket: Some(ticket), sent })
     }
 
     fn end(&mut self, result: Result<Effect, &Error>) -> Result<()> {
-        self.ticket.take().map_or(Ok(()), |ticket| self.guard.end(ticket, result))
+        let sent = self.sent.as_ref().map(Sent::effect).unwrap_or_default();
+        self.end_as(match result {
+            Ok(effect) => Ending { error: None, denied: false, effect: Effect { sha256: sent.sha256, ..effect } },
+            Err(error) => Ending { error: Some(error), denied: false, effect: sent },
+        })
+    }
+
+    fn end_as(&mut self, ending: Ending<'_>) -> Result<()> {
+        self.ticket.take().map_or(Ok(()), |ticket| self.guard.end(ticket, ending))
     }
 }
 
@@ -186,7 +242,7 @@ impl<O: Operation> Permit<O> {
             _ => Ok(()),
         });
         if let Err(denied) = decided {
-            open.end(Err(&denied))?;
+            open.end_as(Ending { error: Some(&denied), denied: true, effect: Effect::default() })?;
             return Err(denied);
         }
         Ok(Self { request, open: Some(open) })
@@ -197,9 +253,9 @@ impl<O: Operation> Permit<O> {
         Self { request, open: None }
     }
 
-    /// Whether the guard wants the digest of what is streamed.
-    pub(crate) fn wants_digest(&self) -> bool {
-        self.open.as_ref().is_some_and(|open| open.guard.wants_digests())
+    /// Where to note what is streamed, if the guard wants to know.
+    pub(crate) fn sent(&self) -> Option<Sent> {
+        self.open.as_ref().and_then(|open| open.sent.clone())
     }
 
     /// The request, to change what differs from one try to the next: an offset, never a path or a command.

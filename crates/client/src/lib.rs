@@ -26,7 +26,7 @@ mod trees;
 pub use channel::{ByteStream, Channel, Credential, Opening, TcpChannel, UnixChannel};
 pub use error::{Error, Result};
 pub use exec::{Control, Event, Exec, Output};
-pub use guard::{Content, Effect, Guard, Ticket};
+pub use guard::{Content, Effect, Ending, Guard, Ticket};
 pub use origin::{Origin, Owner};
 pub use plain_operations::PlainRequest;
 pub use podbay_proto::exec::{

@@ -52,6 +52,8 @@ pub struct Provided {
     pub sandbox: Sandbox,
     /// Whether it was created by this call.
     pub created: bool,
+    /// Whether it was suspended, and this call resumed it.
+    pub resumed: bool,
     /// Whether it came from a warm pool, if that is known.
     pub launch: Option<Launch>,
     /// What keeps a leashed sandbox alive: the sandbox ends when this is dropped.

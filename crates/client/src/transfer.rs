@@ -11,14 +11,13 @@ use podbay_proto::RawPath;
 use podbay_proto::body::Payload;
 use podbay_proto::files::{Download, DownloadOutput, Write, WriteOutput};
 use podbay_proto::session::BULK_FROM;
-use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::Sandbox;
 use crate::connection::{Answer, Failure, Pace, Purpose};
 use crate::error::{Error, Result};
 use crate::file_operations::shrunk;
-use crate::guard::{Content, Effect, Permit};
+use crate::guard::{Content, Effect, Permit, SentOnce};
 use crate::session::request_id;
 
 /// How much is read from a file at once.
@@ -86,8 +85,7 @@ impl Sandbox {
         let request = Write { length: Some(size), ..request };
         let permit = Permit::new(self.session.guard(), "upload", request, Content::Stream(size))?;
         let written = self.stream_upload(&permit, local, size, meter).await;
-        let (written, _) =
-            permit.finish(written, |(written, sha256)| Effect { sha256: *sha256, ..Effect::bytes(written.size) })?;
+        let written = permit.finish(written, |written| Effect::bytes(written.size))?;
         meter.add(|progress| progress.files += 1);
         Ok(written)
     }
@@ -98,17 +96,19 @@ impl Sandbox {
         local: &Path,
         size: u64,
         meter: &Meter<'_>,
-    ) -> Result<(WriteOutput, Option<[u8; 32]>)> {
+    ) -> Result<WriteOutput> {
         let id = &request_id();
         self.session
             .retry("write", true, Purpose::Bulk, |connection| async move {
                 let file = File::open(local).map_err(|error| Failure::Final(Error::local(local)(error)))?;
-                let (payload, counted, digest) = stream_file(file, size, permit.wants_digest());
+                let (payload, counted, all_sent) = stream_file(file, size, permit.sent().map(|sent| sent.attempt()));
                 let send = async { Ok(connection.send(permit, Some(id), payload).await?.head) };
                 tokio::pin!(send);
                 let written = count_while(&mut send, counted, meter).await?;
-                // It is known before the last byte is sent.
-                Ok((written, digest.await.ok()))
+                // An answer to all of it is only possible when all of it was sent, so that this takes no time. If podbayd has
+                // answered before, the thread has ended too.
+                let _ = all_sent.await;
+                Ok(written)
             })
             .await
     }
@@ -212,35 +212,30 @@ fn read_whole(file: File, size: u64) -> io::Result<Bytes> {
     Ok(content.into())
 }
 
-/// Reads a file on a thread of its own. How much was handed on comes by the second channel, the SHA-256 of all of it by the third
-/// if it is wanted.
+/// Reads a file on a thread of its own. How much was handed on comes by the second channel, and goes into `sent`. The third closes
+/// at the end.
 fn stream_file(
     file: File,
     size: u64,
-    digest: bool,
-) -> (Payload, mpsc::UnboundedReceiver<u64>, oneshot::Receiver<[u8; 32]>) {
+    sent: Option<SentOnce>,
+) -> (Payload, mpsc::UnboundedReceiver<u64>, oneshot::Receiver<()>) {
     let (sender, receiver) = mpsc::channel(4);
     let (count, counted) = mpsc::unbounded_channel();
-    let (done, digested) = oneshot::channel();
+    let (end, ended) = oneshot::channel();
     tokio::task::spawn_blocking(move || {
+        let _end: oneshot::Sender<()> = end;
         let mut file = file.take(size);
-        let mut hasher = digest.then(Sha256::new);
         loop {
             let mut piece = Vec::with_capacity(PIECE);
             match file.by_ref().take(PIECE as u64).read_to_end(&mut piece) {
-                Ok(0) => {
-                    if let Some(hasher) = hasher {
-                        // A caller that went away doesn't want it any more.
-                        let _ = done.send(hasher.finalize().into());
-                    }
-                    return;
-                }
+                Ok(0) => return,
                 Ok(length) => {
-                    if let Some(hasher) = &mut hasher {
-                        hasher.update(&piece);
-                    }
-                    if sender.blocking_send(Ok(piece.into())).is_err() {
+                    let piece = Bytes::from(piece);
+                    if sender.blocking_send(Ok(piece.clone())).is_err() {
                         return;
+                    }
+                    if let Some(sent) = &sent {
+                        sent.add(&piece);
                     }
                     let _ = count.send(length as u64);
                 }
@@ -248,7 +243,7 @@ fn stream_file(
             }
         }
     });
-    (Payload::Stream(receiver), counted, digested)
+    (Payload::Stream(receiver), counted, ended)
 }
 
 /// Writes an answer's payload to a file, on a thread of its own. Gives the file back, with what broke the connection.

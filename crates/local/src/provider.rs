@@ -57,7 +57,7 @@ impl Local {
         let until = Instant::now() + ANSWER;
         loop {
             if let Some(sandbox) = self.find(&id).await? {
-                return Ok(Provided { id, sandbox, created: false, launch: None, leash: None });
+                return Ok(Provided { id, sandbox, created: false, resumed: false, launch: None, leash: None });
             }
             let (made, ()) =
                 tokio::join!(create::create(&self.home, &self.options, &id, &dir, wanted), self.sweep_some());
@@ -65,7 +65,7 @@ impl Local {
                 let sandbox = connect(&dir);
                 let leash = wanted.leashed.then(|| Box::new(leash) as _);
                 tracing::debug!(id, "created a sandbox");
-                return Ok(Provided { id, sandbox, created: true, launch: None, leash });
+                return Ok(Provided { id, sandbox, created: true, resumed: false, launch: None, leash });
             }
             if Instant::now() > until {
                 return Err(Error::Create(format!("other processes keep creating and deleting {id}; try again")));
@@ -96,7 +96,9 @@ impl Local {
     async fn find_existing(&self, id: &str) -> Result<Provided> {
         check_name(id).map_err(|_| Error::SandboxNotFound(id.chars().take(100).collect()))?;
         match self.find(id).await? {
-            Some(sandbox) => Ok(Provided { id: id.to_owned(), sandbox, created: false, launch: None, leash: None }),
+            Some(sandbox) => {
+                Ok(Provided { id: id.to_owned(), sandbox, created: false, resumed: false, launch: None, leash: None })
+            }
             None => Err(Error::SandboxNotFound(id.to_owned())),
         }
     }

@@ -147,7 +147,7 @@ impl Impostor {
             return Err(Error::Provider(words().into()));
         }
         let sandbox = Sandbox::new(UnixChannel::new(&self.socket));
-        Ok(Provided { id: id.to_owned(), sandbox, created: true, launch: None, leash: None })
+        Ok(Provided { id: id.to_owned(), sandbox, created: true, resumed: false, launch: None, leash: None })
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use podbay_client::Result;
 use podbay_client::provider::Provider;
 
-use crate::audit::Audit;
+use crate::audit::{Alarm, Audit};
 use crate::config::{Config, ConfigError};
 use crate::podbay::Podbay;
 use crate::policy::Policy;
@@ -23,7 +23,8 @@ use crate::policy::Policy;
 pub struct Builder {
     config: Config,
     policy: Option<Policy>,
-    audit: Option<Audit>,
+    audit: Audit,
+    alarm: Option<Alarm>,
     provider: Option<Arc<dyn Provider>>,
     failed: Option<ConfigError>,
 }
@@ -58,10 +59,18 @@ impl Builder {
         self
     }
 
-    /// Uses this audit in place of the one in the settings.
+    /// Tells this audit too, beside the log in the settings. It is strict if `audit.strict` is set.
     #[must_use]
     pub fn audit(mut self, audit: Audit) -> Self {
-        self.audit = Some(audit);
+        self.audit = self.audit.and(audit);
+        self
+    }
+
+    /// Calls this, with a message for people, when operations begin to go unrecorded although somebody wants them recorded. Where
+    /// the audit is strict they are refused, and nobody has to be told.
+    #[must_use]
+    pub fn on_audit_failure(mut self, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.alarm = Some(Arc::new(tell));
         self
     }
 
@@ -75,16 +84,13 @@ impl Builder {
     /// Builds the `Podbay`. Nothing is created or connected yet.
     ///
     /// # Errors
-    /// When a setting is unknown or invalid, or the audit log can't be opened.
+    /// When a setting is unknown or invalid, the audit log can't be opened, or `audit.strict` is set and there is none.
     pub fn build(self) -> Result<Podbay> {
         if let Some(error) = self.failed {
             return Err(error.into());
         }
-        let audit = match self.audit {
-            Some(audit) => Some(audit),
-            None if self.config.is_set("audit.file") => Some(self.config.audit()?),
-            None => None,
-        };
+        let audit = self.config.audit()?.and(self.audit).with_alarm(self.alarm);
+        self.config.check_recorded(&audit)?;
         let policy = self.policy.unwrap_or_else(|| self.config.policy());
         Ok(Podbay::of(self.config, policy, audit, self.provider))
     }

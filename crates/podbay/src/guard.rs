@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use podbay_client::files::Scope;
-use podbay_client::{Command, Content, Effect, Error, Guard, Result, Sandbox, Subject, Ticket};
+use podbay_client::{Command, Content, Effect, Ending, Guard, Result, Sandbox, Subject, Ticket};
 
 use crate::audit::{self, Audit, Details, Digest};
 use crate::policy::Policy;
@@ -37,9 +37,14 @@ impl Guard for Rules {
         Ok(Box::new(self.audit.begin(&self.sandbox, action, || details(subject, content))?))
     }
 
-    fn end(&self, ticket: Ticket, result: Result<Effect, &Error>) -> Result<()> {
+    fn end(&self, ticket: Ticket, Ending { error, denied, effect: done }: Ending<'_>) -> Result<()> {
         let Ok(operation) = ticket.downcast::<audit::PendingOperation>() else { return Ok(()) };
-        self.audit.end(*operation, result.map(effect))
+        match error {
+            None => self.audit.end(*operation, Ok(effect(done))),
+            Some(error) if denied => self.audit.deny(*operation, error),
+            // Nobody knows how much of what was sent has arrived.
+            Some(error) => self.audit.fail(*operation, error, audit::RecordedEffect { bytes: None, ..effect(done) }),
+        }
     }
 
     fn wants_digests(&self) -> bool {
@@ -59,10 +64,12 @@ fn details(subject: Subject<'_>, content: Content<'_>) -> Details {
     };
     match subject {
         Subject::Sandbox => Details::none(),
-        Subject::Path(path) => match bytes {
-            Some(bytes) => Details::below(path).with_content(bytes),
-            None => Details::below(path),
+        Subject::Path(path) => match content {
+            Content::Bytes(bytes) => Details::below(path).with_content(bytes),
+            Content::Stream(size) => Details::below(path).with_size(size),
+            _ => Details::below(path),
         },
+        Subject::Output { path, id, cap } => Details::path(path).with_output_of(id, cap, bytes.unwrap_or_default()),
         Subject::Move { from, to } => Details::between(from, to),
         Subject::Search { path, pattern } => Details::below(path).with_pattern(pattern),
         Subject::Edit { path, old_length } => Details::path(path).with_edit(bytes.unwrap_or_default(), old_length),
@@ -84,6 +91,7 @@ fn effect(effect: Effect) -> audit::RecordedEffect {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lifecycle {
     Create,
+    Reconnect,
     Destroy,
     Suspend,
     Resume,
@@ -97,6 +105,7 @@ impl Lifecycle {
     fn as_str(self) -> &'static str {
         match self {
             Self::Create => "create",
+            Self::Reconnect => "reconnect",
             Self::Destroy => "destroy",
             Self::Suspend => "suspend",
             Self::Resume => "resume",
@@ -130,7 +139,7 @@ mod tests {
     #[test]
     fn the_page_about_the_audit_log_lists_what_is_done_to_sandboxes_as_a_whole() {
         use Lifecycle::*;
-        let all = [Create, Destroy, Suspend, Resume, Cleanup, Refill, Describe];
+        let all = [Create, Reconnect, Destroy, Suspend, Resume, Cleanup, Refill, Describe];
         let names = all.map(|operation| format!("`{}`", operation.as_str())).join(", ");
         let row = format!("| {names} | on sandboxes as a whole |");
         assert!(include_str!("../../../docs/audit.md").contains(&row), "docs/audit.md lacks the row\n{row}");

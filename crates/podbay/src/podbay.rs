@@ -80,17 +80,12 @@ impl Podbay {
         Builder::default()
     }
 
-    pub(crate) fn of(
-        config: Config,
-        policy: Policy,
-        audit: Option<Audit>,
-        provider: Option<Arc<dyn Provider>>,
-    ) -> Self {
-        let guarded = audit.is_some() || !policy.is_empty();
+    pub(crate) fn of(config: Config, policy: Policy, audit: Audit, provider: Option<Arc<dyn Provider>>) -> Self {
+        let guarded = audit.is_on() || !policy.is_empty();
         Self(Arc::new(Inner {
             config,
             policy,
-            audit: audit.unwrap_or_default(),
+            audit,
             guarded,
             provider: OnceCell::new_with(provider),
             seen: Mutex::default(),
@@ -185,7 +180,8 @@ impl Podbay {
     /// # Errors
     /// `SandboxNotFound`.
     pub async fn reconnect(&self, id: &str) -> Result<Sandbox> {
-        let provided = self.0.provider().await?.reconnect(id).await?;
+        let work = async { self.0.provider().await?.reconnect(id).await };
+        let provided = self.0.recorded(Lifecycle::Reconnect, id, work, RecordedEffect::reconnected).await?;
         Ok(self.finished(provided, false))
     }
 
@@ -292,12 +288,12 @@ impl Podbay {
         let id = wanted.id.clone().unwrap_or_else(new_id);
         let wanted = Wanted { id: Some(id.clone()), ..wanted };
         let work = async { self.0.provider().await?.get_or_create(&wanted).await };
-        self.0.recorded(Lifecycle::Create, &id, work, |provided| RecordedEffect::changed(provided.created)).await
+        self.0.recorded(Lifecycle::Create, &id, work, RecordedEffect::provided).await
     }
 
     /// What every sandbox from here has: rules, audit, its origin.
     fn finished(&self, provided: Provided, replaced: bool) -> Sandbox {
-        let Provided { id, sandbox, created, launch, leash } = provided;
+        let Provided { id, sandbox, created, launch, leash, .. } = provided;
         let sandbox = match self.0.guarded {
             true => guard::guarded(&sandbox, &id, &self.0.policy, &self.0.audit),
             false => sandbox,

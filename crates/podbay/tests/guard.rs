@@ -9,18 +9,22 @@ use podbay::files::{Delete, Download, Edit, Glob, Grep, Ls, Mkdir, Move, Read, S
 use podbay::local::{Home, Local};
 use podbay::policy::Policy;
 use podbay::{
-    Command, Content, Effect, Error, ErrorCode, Event, Group, Guard, Lifetime, Meter, OPERATIONS, OperationError,
-    Podbay, Result, Sandbox, Subject, Target, Ticket,
+    Command, Content, Effect, Ending, Error, ErrorCode, Event, Group, Guard, Lifetime, Meter, OPERATIONS,
+    OperationError, Podbay, Result, Sandbox, Subject, Target, Ticket,
 };
 use sha2::Digest;
 
 /// What the guard was told: action, subject, length of what was sent, and how it ended.
 type Told = (String, String, Option<u64>, Option<Result<Effect, ErrorCode>>);
 
+/// How an operation failed: whether the guard itself denied it, and what was sent until then.
+type Failed = (ErrorCode, bool, Effect);
+
 /// Forbids `/workspace/denied` and every command with the word `denied`, and remembers what it was told.
 #[derive(Debug, Default)]
 struct Recorder {
     told: Mutex<Vec<Told>>,
+    failed: Mutex<Vec<Failed>>,
 }
 
 impl Guard for Recorder {
@@ -52,11 +56,17 @@ impl Guard for Recorder {
         true
     }
 
-    fn end(&self, ticket: Ticket, result: Result<Effect, &Error>) -> Result<()> {
+    fn end(&self, ticket: Ticket, Ending { error, denied, effect }: Ending<'_>) -> Result<()> {
         let at = *ticket.downcast::<usize>().unwrap();
         let ended = &mut self.told.lock().unwrap()[at].3;
         assert!(ended.is_none(), "an operation ended twice");
-        *ended = Some(result.map_err(|error| error.code().unwrap_or(ErrorCode::Unknown)));
+        *ended = Some(match error.map(|error| error.code().unwrap_or(ErrorCode::Unknown)) {
+            None => Ok(effect),
+            Some(code) => {
+                self.failed.lock().unwrap().push((code, denied, effect));
+                Err(code)
+            }
+        });
         Ok(())
     }
 }
@@ -373,5 +383,53 @@ async fn no_scope_of_a_request_reaches_what_the_policy_denies() {
     }
     let left = free.run("cat secret/file; ls secret").await.unwrap();
     assert_eq!(left.text(), "content\ndir\nfile\n", "nothing of it happened");
+    free.destroy().await.unwrap();
+}
+
+/// A sandbox that claims a denial once looked like the rule's own.
+#[tokio::test]
+async fn a_denial_of_the_guard_is_told_from_one_of_the_sandbox() {
+    let home = tempfile::tempdir().unwrap();
+    let (free, sandbox, recorder) = sandboxes(&home).await;
+    sandbox.run("echo denied").await.unwrap_err();
+    sandbox.write("denied/x", "x").await.unwrap_err();
+    let failed = std::mem::take(&mut *recorder.failed.lock().unwrap());
+    let denied = |by_guard| (ErrorCode::PolicyDenied, by_guard, Effect::default());
+    assert_eq!(failed, [denied(true), denied(false)]);
+    free.destroy().await.unwrap();
+}
+
+/// What had been sent was only told if all of it was.
+#[tokio::test]
+async fn an_upload_that_fails_or_is_given_up_tells_what_was_sent() {
+    let home = tempfile::tempdir().unwrap();
+    let (free, sandbox, recorder) = sandboxes(&home).await;
+    let content: Vec<u8> = (0..24_u32 << 20).map(|number| (number % 251) as u8).collect();
+    let local = home.path().join("large");
+    std::fs::write(&local, &content).unwrap();
+    let nobody = |_| {};
+    sandbox.upload_file(&local, Write::new("denied/large"), &Meter::new(&nobody)).await.unwrap_err();
+    // It is given up when something of it has been sent.
+    let (send, mut sent) = tokio::sync::mpsc::unbounded_channel();
+    let tell = move |_| {
+        let _ = send.send(());
+    };
+    let meter = Meter::new(&tell);
+    let upload = sandbox.upload_file(&local, Write::new("large"), &meter);
+    tokio::select! {
+        biased;
+        Some(()) = sent.recv() => {}
+        done = upload => panic!("it wasn't given up: {done:?}"),
+    }
+    let failed = std::mem::take(&mut *recorder.failed.lock().unwrap());
+    let [(denied, _, at_denial), (cancelled, _, at_cancelling)] = failed[..] else { panic!("{failed:?}") };
+    assert_eq!((denied, cancelled), (ErrorCode::PolicyDenied, ErrorCode::Cancelled));
+    for effect in [at_denial, at_cancelling] {
+        let bytes = usize::try_from(effect.bytes.unwrap()).unwrap();
+        let sha256: [u8; 32] = sha2::Sha256::digest(&content[..bytes]).into();
+        assert_eq!(effect.sha256, Some(sha256), "of {bytes} bytes");
+    }
+    assert!((1..=24 << 20).contains(&at_cancelling.bytes.unwrap()), "{at_cancelling:?}");
+    assert!(recorder.take().iter().all(|(_, _, size, _)| *size == Some(24 << 20)), "the beginning tells the size");
     free.destroy().await.unwrap();
 }

@@ -72,6 +72,7 @@ async fn every_entry_names_the_providers_own_mode() {
     let podbay = podbay(Cleaned::default(), audit);
     assert_eq!((podbay.mode(), podbay.config().mode()), ("elsewhere", "local"));
     podbay.get_or_create("box").await.unwrap_err();
+    podbay.reconnect("box").await.unwrap_err();
     podbay.delete("box").await.unwrap();
     podbay.suspend("box").await.unwrap_err();
     podbay.resume("box").await.unwrap_err();
@@ -81,7 +82,7 @@ async fn every_entry_names_the_providers_own_mode() {
     let seen = seen.lock().unwrap();
     let told: Vec<_> = seen.iter().map(|entry| (entry.op, entry.sandbox.as_str(), entry.outcome.is_some())).collect();
     let pair = |op, sandbox| [(op, sandbox, false), (op, sandbox, true)];
-    let of_box = ["create", "destroy", "suspend", "resume"].map(|op| pair(op, "box"));
+    let of_box = ["create", "reconnect", "destroy", "suspend", "resume"].map(|op| pair(op, "box"));
     let of_many = ["cleanup", "refill"].map(|op| pair(op, ""));
     assert_eq!(told, [of_box.as_flattened(), of_many.as_flattened()].concat());
     for entry in seen.iter() {

@@ -2,10 +2,13 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
+use std::io;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use podbay::files::Read;
+use podbay::audit::{Audit, AuditEntry, Digest};
+use podbay::files::{Read, Write};
 use podbay::provider::Query;
 use podbay::{Error, ErrorCode, Podbay, Sandbox};
 
@@ -132,4 +135,78 @@ async fn the_audit_is_where_and_as_strict_as_the_settings_say() {
         assert_eq!(is_denied(sandbox.write("unrecorded", "x").await), strict == "true", "strict is {strict}");
         assert!(podbay(&dir, &[]).delete(sandbox.id()).await.unwrap());
     }
+}
+
+/// An audit function in code switched off the log that the settings name, and decided alone whether the audit is strict.
+#[tokio::test]
+async fn an_audit_given_by_code_is_told_beside_the_log_and_as_strict_as_the_settings_say() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("audit");
+    let told: Arc<Mutex<Vec<&'static str>>> = Arc::default();
+    let telling = told.clone();
+    let audit = Audit::new(move |entry: &AuditEntry| match entry.op {
+        "write" => Err(io::Error::other("not on my watch")),
+        op => {
+            telling.lock().unwrap().push(op);
+            Ok(())
+        }
+    });
+    let builder = Podbay::builder().set("home", dir.path().join("home").to_str().unwrap());
+    let builder = builder.set("audit.file", file.to_str().unwrap()).set("audit.strict", "true");
+    let sandbox = builder.audit(audit.clone()).build().unwrap().create().await.unwrap();
+    sandbox.run("echo recorded").await.unwrap();
+    assert!(is_denied(sandbox.write("refused", "x").await), "it is strict");
+    sandbox.destroy().await.unwrap();
+    let lines = std::fs::read_to_string(&file).unwrap();
+    let entries: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let ended = entries.iter().filter(|entry| entry["event"] == "ended");
+    let ended: Vec<_> =
+        ended.map(|entry| (entry["op"].as_str().unwrap(), entry["decision"].as_str().unwrap())).collect();
+    assert_eq!(ended, [("create", "allowed"), ("exec", "allowed"), ("write", "denied"), ("destroy", "allowed")]);
+    assert_eq!(*told.lock().unwrap(), ["create", "create", "exec", "exec", "destroy", "destroy"]);
+
+    let nobody = Podbay::builder().set("audit.strict", "true").build().unwrap_err();
+    assert!(nobody.to_string().contains("audit.strict: nothing records operations"), "{nobody}");
+    Podbay::builder().set("audit.strict", "true").audit(audit).build().unwrap();
+}
+
+/// Who sent a command's output to a file left an entry without the command, and could write any text as the gap.
+#[tokio::test]
+async fn a_commands_output_in_a_file_is_recorded_with_the_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("audit");
+    let sandbox = podbay(&dir, &[("audit.file", file.to_str().unwrap())]).create().await.unwrap();
+    let id = sandbox.run("seq 1000").await.unwrap().info.id;
+    sandbox.write_output_of("numbers", id.clone(), 4, "whatever I like").await.unwrap();
+    sandbox.destroy().await.unwrap();
+    let lines = std::fs::read_to_string(&file).unwrap();
+    let entries: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let begun = entries.iter().find(|entry| entry["op"] == "write").unwrap();
+    assert_eq!(
+        (&begun["path"], &begun["exec_id"], &begun["output_cap"]),
+        (&"numbers".into(), &id.as_str().into(), &4.into())
+    );
+    assert_eq!(begun["gap"], serde_json::json!(Digest::of(b"whatever I like")));
+}
+
+/// Nothing of an upload that failed was recorded.
+#[tokio::test]
+async fn an_upload_that_fails_is_recorded_with_what_was_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, file) = (dir.path().join("audit"), dir.path().join("large"));
+    let content = vec![7; 3 << 20];
+    std::fs::write(&file, &content).unwrap();
+    let settings = [("audit.file", log.to_str().unwrap()), ("policy.deny_prefixes", "/workspace/denied")];
+    let sandbox = podbay(&dir, &settings).create().await.unwrap();
+    let nobody = |_| {};
+    sandbox.upload_file(&file, Write::new("denied/large"), &podbay::Meter::new(&nobody)).await.unwrap_err();
+    sandbox.destroy().await.unwrap();
+    let lines = std::fs::read_to_string(&log).unwrap();
+    let entries: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [begun, ended] = [&entries[2], &entries[3]];
+    assert_eq!((&begun["op"], &begun["size"]), (&"upload".into(), &(3 << 20).into()));
+    assert_eq!((&ended["decision"], &ended["denied_by"]), (&"denied".into(), &"sandbox".into()));
+    let sent = usize::try_from(ended["content"]["bytes"].as_u64().unwrap()).unwrap();
+    assert_eq!(ended["content"], serde_json::json!(Digest::of(&content[..sent])));
+    assert!(ended["bytes"].is_null(), "{ended}");
 }

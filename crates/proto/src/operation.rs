@@ -91,6 +91,15 @@ pub enum Subject<'a> {
         /// How many bytes of the payload are the old text.
         old_length: u64,
     },
+    /// A file to which the output of a command is written. The payload is what stands in the place of output that is left out.
+    Output {
+        /// The file.
+        path: &'a RawPath,
+        /// The command.
+        id: &'a ExecId,
+        /// The most bytes of output.
+        cap: u64,
+    },
     /// A command that is to be started.
     Command {
         /// Its id.
@@ -126,7 +135,10 @@ impl std::fmt::Display for Subject<'_> {
         match self {
             Self::Sandbox => Ok(()),
             Self::Path(None) | Self::Search { path: None, .. } => f.write_str("."),
-            Self::Path(Some(path)) | Self::Search { path: Some(path), .. } | Self::Edit { path, .. } => path.fmt(f),
+            Self::Path(Some(path))
+            | Self::Search { path: Some(path), .. }
+            | Self::Edit { path, .. }
+            | Self::Output { path, .. } => path.fmt(f),
             Self::Move { from, to } => write!(f, "{from} -> {to}"),
             Self::Command { command, .. } => f.write_str(&command.summary()),
             Self::Exec(id) | Self::Input { id, .. } => id.fmt(f),

@@ -32,7 +32,7 @@ use crate::sync_async::sync_and_async;
 /// allow_prefixes, deny_prefixes: which paths file operations may and may not change.
 /// deny_commands: commands that must not run.
 /// virtual_mode, root_dir: paths are relative to root_dir and can't leave it.
-/// audit_log: a function(op, target, meta), or the path of a JSON Lines file.
+/// audit_log: a function(op, target, meta), which is called in addition to writing the file in audit.file, or that file's path.
 /// strict_audit: refuse operations that can't be recorded.
 /// skip_cleanup: `close()` leaves the sandbox as it is; it lives until it is deleted or expires.
 /// config: a dataclass of podbay.config, a mapping, or the path of a settings file.

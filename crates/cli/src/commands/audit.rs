@@ -1,6 +1,7 @@
 //! `podbay audit`: checking the log of operations.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use podbay::audit::{VerifyReport, verify};
@@ -96,11 +97,31 @@ fn shown(report: &VerifyReport, output: &Output) -> String {
     }
     for torn in &report.torn {
         lines.push(format!(
-            "{}:{}: a writer was interrupted here and left an incomplete line of {} bytes; this isn't tampering",
+            "{}:{}: an incomplete line of {} bytes, consistent with an interrupted writer",
             escape(&torn.path.display().to_string()),
             torn.line,
             torn.bytes
         ));
+    }
+    if report.lost_count > 0 {
+        let entries = counted(report.lost_count, "entry is", "entries are");
+        lines.push(format!(
+            "{}: {entries} missing because they couldn't be written:",
+            output.paint(Style::Bad, "incomplete")
+        ));
+        for lost in report.lost.iter().take(SHOWN) {
+            let since = podbay::quantity::format_time(Duration::from_secs(
+                lost.time_ms.saturating_sub(lost.since_ms).div_ceil(1000),
+            ));
+            let line = format!(
+                "  before entry {}: {}, over {since} (process {}): {}",
+                lost.seq, lost.count, lost.pid, lost.reason
+            );
+            lines.push(escape(&line));
+        }
+        if report.lost.len() > SHOWN {
+            lines.push("  and more: --json shows them".to_owned());
+        }
     }
     if report.unfinished_count > 0 {
         let operations = counted(report.unfinished_count, "operation has", "operations have");
@@ -129,4 +150,23 @@ fn shown(report: &VerifyReport, output: &Output) -> String {
 
 fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests {
+    use podbay::audit::Lost;
+
+    use super::*;
+
+    /// Such a log was called intact, and nothing else.
+    #[test]
+    fn missing_entries_are_told() {
+        let (time_ms, since_ms, reason) = (90_000, 30_000, "No space left on device\nintact".to_owned());
+        let lost = Lost { seq: 7, time_ms, since_ms, pid: 4711, count: 12, reason };
+        let report = VerifyReport { intact: true, lost_count: 12, lost: vec![lost], ..VerifyReport::default() };
+        let said = shown(&report, &Output::new(true));
+        assert!(said.contains("12 entries are missing because they couldn't be written:\n"), "{said}");
+        let line = r"  before entry 7: 12, over 1m (process 4711): No space left on device\nintact";
+        assert!(said.lines().any(|said| said == line), "{said}");
+    }
 }

@@ -1,7 +1,6 @@
 //! `podbay create`: creates a long-lived sandbox.
 
 use clap::Args;
-use podbay::Podbay;
 
 use crate::failure::Failure;
 use crate::output::Output;
@@ -32,7 +31,7 @@ pub struct Arguments {
 pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> Result<u8, Failure> {
     let mut config = settings.config()?;
     arguments.sandbox.apply(&mut config)?;
-    let sandbox = Podbay::new(config)?.get_or_create(arguments.sandbox.wanted(false)).await?;
+    let sandbox = super::with(config)?.get_or_create(arguments.sandbox.wanted(false)).await?;
     if !sandbox.created() && !arguments.reuse {
         let name = sandbox.id();
         return Err(Failure::new(format!(

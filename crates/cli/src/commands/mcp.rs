@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use clap::Args;
 use podbay::config::Config;
+use podbay::provider::Wanted;
 use podbay::quantity::parse_size;
-use podbay::{Podbay, provider::Wanted};
 use podbay_mcp::Options;
 use podbay_mcp::http::{self, HttpOptions, Tokens};
 use tokio::net::TcpListener;
@@ -93,7 +93,7 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
     };
     let leashed = config.mode_row().leashes;
     let idle = idle(&mut config, arguments.sandbox.name.is_none(), leashed)?;
-    let podbay = Podbay::new(config)?;
+    let podbay = super::with(config)?;
     let options = Options {
         sandbox: arguments.sandbox.name.clone(),
         // A cluster doesn't see the end of this process. There the sandbox is deleted, and ends by its lifetime where that fails.

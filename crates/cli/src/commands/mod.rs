@@ -33,11 +33,12 @@ mod tree;
 mod write;
 
 use clap::Subcommand;
+use podbay::config::Config;
 use podbay::{Podbay, Sandbox};
 
 use crate::arguments::EXIT_CODES;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::settings::Settings;
 
 macro_rules! commands {
@@ -101,7 +102,12 @@ commands! {
 /// Podbay with the settings of this command line. The audit log is opened first: where it is strict and can't be opened, nothing
 /// happens.
 fn open(settings: &Settings) -> Result<Podbay, Failure> {
-    Ok(Podbay::new(settings.config()?)?)
+    with(settings.config()?)
+}
+
+/// Podbay with these settings.
+fn with(config: Config) -> Result<Podbay, Failure> {
+    Ok(Podbay::builder().config(config).on_audit_failure(output::warning).build()?)
 }
 
 /// The sandbox of that name.

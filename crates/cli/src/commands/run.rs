@@ -81,7 +81,7 @@ pub async fn run(arguments: Arguments, settings: &Settings, output: &Output) -> 
     if !leashed {
         backstop(&mut config, arguments.timeout)?;
     }
-    let podbay = Podbay::new(config)?;
+    let podbay = super::with(config)?;
     let wanted = arguments.sandbox.wanted(leashed);
     let sandbox = match leashed {
         true => podbay.get_or_create(wanted).await?,

@@ -1,6 +1,6 @@
 //! The audit log: what a killed client leaves in it, and `podbay audit verify`.
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::process::Stdio;
 
@@ -84,4 +84,63 @@ fn a_link_in_place_of_the_log_is_refused() {
         text(&output.stderr)
     );
     assert!(std::fs::read(home.path().join("victim")).unwrap().is_empty());
+}
+
+/// The operations went on, and nobody was told that none of them was recorded.
+#[test]
+fn a_log_that_cant_be_written_is_said_once() {
+    let home = Home::new();
+    assert!(audited(&home, &["create", "--name", "box"]).output().unwrap().status.success());
+    let log = std::fs::File::open(home.path().join("audit.jsonl")).unwrap();
+    // A directory takes its place while the client runs.
+    let mut client = audited(&home, &["exec", "box", "--", "sh", "-c", "echo begun; cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut begun = [0; 6];
+    client.stdout.as_mut().unwrap().read_exact(&mut begun).unwrap();
+    std::fs::remove_file(home.path().join("audit.jsonl")).unwrap();
+    std::fs::create_dir(home.path().join("audit.jsonl")).unwrap();
+    for _ in 0..3 {
+        client.stdin.as_mut().unwrap().write_all(b"typed\n").unwrap();
+        let mut typed = [0; 6];
+        client.stdout.as_mut().unwrap().read_exact(&mut typed).unwrap();
+    }
+    drop(client.stdin.take());
+    let output = client.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.starts_with("podbay: warning: can't record 'exec"), "{said}");
+    assert_eq!(said.matches("Operations go on unrecorded").count(), 1, "{said}");
+    drop(log);
+}
+
+/// The sandbox could write its own log.
+#[test]
+fn a_log_in_the_workspace_is_refused() {
+    let home = Home::new();
+    std::fs::create_dir(home.path().join("work")).unwrap();
+    let mut command = home.podbay(&["run", "--workspace", ".", "--", "true"]);
+    let output =
+        command.env("PODBAY_AUDIT_FILE", "audit.jsonl").current_dir(home.path().join("work")).output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    let said = text(&output.stderr);
+    assert!(said.contains("audit.file: commands in the sandbox could change the log"), "{said}");
+    assert!(!home.path().join("work/audit.jsonl").exists());
+}
+
+#[test]
+fn verify_says_what_is_missing_and_what_is_incomplete() {
+    let home = Home::new();
+    let log = home.path().join("audit.jsonl");
+    assert!(audited(&home, &["run", "--", "true"]).output().unwrap().status.success());
+    let last = std::fs::read_to_string(&log).unwrap().lines().last().unwrap().to_owned();
+    let last: serde_json::Value = serde_json::from_str(&last).unwrap();
+    let next = format!("{{\"seq\":{},\"prev\":{},\"ti", last["seq"].as_u64().unwrap() + 1, last["hash"]);
+    std::fs::OpenOptions::new().append(true).open(&log).unwrap().write_all(next.as_bytes()).unwrap();
+    let output = home.podbay(&["audit", "verify", "audit.jsonl"]).current_dir(home.path()).output().unwrap();
+    let said = text(&output.stdout);
+    assert!(output.status.success() && said.contains("bytes, consistent with an interrupted writer"), "{said}");
 }

@@ -69,7 +69,7 @@ impl AgentSandbox {
         let channel = NamedChannel::open_first(addresses, self.sandbox_name(sandbox)?).await?;
         let sandbox = Handle::new(channel).with_env(self.config.env.clone());
         sandbox.hello().await.map_err(Error::Unusable)?;
-        Ok(Provided { id: id.to_owned(), sandbox, created: false, launch: None, leash: None })
+        Ok(Provided { id: id.to_owned(), sandbox, created: false, resumed: false, launch: None, leash: None })
     }
 
     fn is_through_router(&self) -> bool {

@@ -117,7 +117,10 @@ impl AgentSandbox {
         for _ in 0..ATTEMPTS {
             let readiness = ClaimReadiness { resuming, replacing, ..ClaimReadiness::default() };
             match self.until_ready(claim.clone(), readiness).await {
-                Ok(Waited::Ready(ready, ahead)) => return self.attached(&ready, *ahead, false).await,
+                Ok(Waited::Ready(ready, ahead)) => {
+                    let provided = self.attached(&ready, *ahead, false).await?;
+                    return Ok(Provided { resumed: resuming, ..provided });
+                }
                 Ok(Waited::Deleted) => return Err(Error::SandboxNotFound(name.to_owned())),
                 Ok(Waited::Suspended) if self.config.resume && is_ours(&claim) && !resuming => {
                     claim = self.set_running(&claim).await?;
@@ -167,7 +170,14 @@ impl AgentSandbox {
         if is_ours(claim) {
             self.start_heartbeat(claim, &sandbox);
         }
-        Ok(Provided { id: claim.id().to_owned(), sandbox, created, launch: launch(&binding.sandbox), leash: None })
+        Ok(Provided {
+            id: claim.id().to_owned(),
+            sandbox,
+            created,
+            resumed: false,
+            launch: launch(&binding.sandbox),
+            leash: None,
+        })
     }
 
     /// Waits until a claim that is being deleted is gone.

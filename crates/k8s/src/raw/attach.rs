@@ -86,7 +86,7 @@ impl Raw {
         }
         self.start_heartbeat(namespace, &name, &sandbox);
         let launch = Some(if pooled { Launch::Warm } else { Launch::Cold });
-        Ok(Provided { id: name, sandbox, created, launch, leash: None })
+        Ok(Provided { id: name, sandbox, created, resumed: false, launch, leash: None })
     }
 
     /// The sandbox in a pod. Nothing is opened yet.

@@ -363,7 +363,7 @@ impl Raw {
             Ok(()) => {
                 self.start_heartbeat(namespace, &spec.name, &sandbox);
                 let (id, launch) = (spec.name.clone(), Some(Launch::Warm));
-                Ok(ClaimOutcome::Ours(Provided { id, sandbox, created: true, launch, leash: None }))
+                Ok(ClaimOutcome::Ours(Provided { id, sandbox, created: true, resumed: false, launch, leash: None }))
             }
             Err(error) => {
                 // Its node may be gone by now.

@@ -36,13 +36,14 @@ async fn a_suspended_sandbox_has_no_pod_and_is_resumed_when_it_is_wanted() -> Re
     ensure!(error.to_string().contains("podbay resume pb-pause"), "{error}");
 
     let resumed = provider.get_or_create(&wanted("pb-pause")).await?;
-    ensure!(!resumed.created && resumed.sandbox.hello().await?.instance != instance);
+    ensure!(!resumed.created && resumed.resumed && resumed.sandbox.hello().await?.instance != instance);
     ensure!(resumed.sandbox.run("echo back").await?.text() == "back\n");
     let listed = provider.list(&Default::default()).await?.sandboxes;
     ensure!(listed[0].phase == Phase::Running && listed[0].expires_ms.is_some(), "{listed:?}");
     provider.suspend("pb-pause").await?;
     provider.resume("pb-pause").await?;
-    ensure!(provider.reconnect("pb-pause").await?.sandbox.run("echo again").await?.text() == "again\n");
+    let again = provider.reconnect("pb-pause").await?;
+    ensure!(!again.resumed && again.sandbox.run("echo again").await?.text() == "again\n");
     ensure!(provider.delete("pb-pause").await?);
     fixture.only_pools_are_left(1).await
 }

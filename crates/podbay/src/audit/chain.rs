@@ -4,6 +4,8 @@
 //! and without `,"hash":`. So the hash covers the sequence number, the previous hash and every byte of the entry, and no canonical
 //! form of JSON is needed to check it.
 
+use std::io;
+
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -12,7 +14,8 @@ use super::digest::hex;
 /// What the first entry of a log has as the hash of the one before.
 pub(super) const GENESIS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// The longest line that is read. Texts are bounded when they are recorded, and escaping makes them at most six times as long.
+/// The longest line that is read or written, newline included. Texts are bounded when they are recorded, and escaping makes them
+/// at most six times as long.
 pub(super) const LONGEST: usize = 8 << 20;
 
 const HASH: &[u8] = b",\"hash\":\"";
@@ -32,7 +35,10 @@ impl Link {
     }
 
     /// The next line, newline included, and the link that it makes. The first line of a file says the file's number.
-    pub(super) fn seal(&self, file: Option<u64>, body: &impl Serialize) -> serde_json::Result<(Vec<u8>, Self)> {
+    ///
+    /// # Errors
+    /// When it would be longer than [`LONGEST`]: readers would take it for several lines that no writer wrote.
+    pub(super) fn seal(&self, file: Option<u64>, body: &impl Serialize) -> io::Result<(Vec<u8>, Self)> {
         #[derive(Serialize)]
         struct Line<'a, T> {
             seq: u64,
@@ -48,6 +54,10 @@ impl Link {
         let hash = hex(&Sha256::digest(&line));
         for part in [HASH, hash.as_bytes(), END, b"\n"] {
             line.extend_from_slice(part);
+        }
+        if line.len() > LONGEST {
+            let reason = format!("the entry has {} bytes, more than the {LONGEST} that an entry may have", line.len());
+            return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
         }
         Ok((line, Self { seq, hash }))
     }
@@ -106,6 +116,20 @@ pub(super) struct Recovered {
 /// What `event` is in such an entry.
 pub(super) const RECOVERED: &str = "recovered";
 
+/// The entry that a writer adds when it can write again after it couldn't: how many of its entries are missing.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct LostNote<'a> {
+    pub(super) time_ms: u64,
+    pub(super) event: &'static str,
+    pub(super) pid: u32,
+    pub(super) count: u64,
+    pub(super) since_ms: u64,
+    pub(super) reason: &'a str,
+}
+
+/// What `event` is in such an entry.
+pub(super) const LOST: &str = "lost";
+
 /// Whether a line is the beginning of the entry after `link`, as a writer leaves it that is killed while it writes.
 pub(super) fn is_torn(line: &[u8], link: &Link) -> bool {
     let begin = format!("{{\"seq\":{},\"prev\":\"{}\"", link.seq.saturating_add(1), link.hash);
@@ -132,6 +156,17 @@ mod tests {
         let (next, _) = link.seal(None, &body).unwrap();
         let next = Head::parse(next.trim_ascii_end()).unwrap();
         assert!(next.follows(&link) && next.seq == 2 && next.file.is_none());
+    }
+
+    /// `podbay audit verify` called such a line tampering, and other writers refused the file.
+    #[test]
+    fn a_line_that_readers_would_split_is_never_made() {
+        let body = |length: usize| serde_json::json!({ "op": "x".repeat(length) });
+        let overhead = Link::genesis().seal(None, &body(0)).unwrap().0.len();
+        let (line, _) = Link::genesis().seal(None, &body(LONGEST - overhead)).unwrap();
+        assert_eq!(line.len(), LONGEST);
+        let refused = Link::genesis().seal(None, &body(LONGEST - overhead + 1)).unwrap_err();
+        assert!(refused.to_string().contains("8388609 bytes"), "{refused}");
     }
 
     #[test]

@@ -4,15 +4,15 @@ use podbay_proto::RawPath;
 use podbay_proto::exec::{Command, ExecId, Program, Target};
 use serde::Serialize;
 
-use super::digest::{self, Digest, Text, Total, WHOLE};
+use super::digest::{self, Digest, Text, Total, Variable, WHOLE};
 
 /// How many bytes of an operation's target are shown.
 const TARGET: usize = 4096;
 
 /// What an operation is about to do: on which paths, with which command, with which data.
 ///
-/// Contents and input are recorded by length and digest, environment variables by name. So no content of a file and no value
-/// of a variable gets into the log.
+/// Contents, input and values of environment variables are recorded by length and digest. So no content of a file and no value of
+/// a variable gets into the log.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Details {
     /// What the operation is about, for people: a path, or a command in one line.
@@ -35,7 +35,7 @@ pub struct Details {
     #[serde(skip_serializing_if = "Option::is_none")]
     cwd: Option<Text>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    env: Vec<Text>,
+    env: Vec<Variable>,
     #[serde(skip_serializing_if = "Option::is_none")]
     env_total: Option<Total>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,6 +48,12 @@ pub struct Details {
     signal_target: Option<Target>,
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<Digest>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_cap: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gap: Option<Digest>,
     #[serde(skip_serializing_if = "Option::is_none")]
     replaced: Option<Digest>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,7 +91,8 @@ impl Details {
                 (quoted(words), None, Some(argv), total)
             }
         };
-        let (env, env_total) = digest::list(command.env.keys().map(String::as_bytes), WHOLE);
+        let (env, env_total) =
+            digest::environment(command.env.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())), WHOLE);
         let cwd = command.cwd.as_ref().map(|cwd| Text::of(cwd.as_bytes()));
         Self { target: shown(target), shell, argv, argv_total, cwd, env, env_total, ..Self::default() }
     }
@@ -143,6 +150,22 @@ impl Details {
         self
     }
 
+    /// How much is going to be written, where it is read while it is sent.
+    #[must_use]
+    pub fn with_size(mut self, size: u64) -> Self {
+        self.size = Some(size);
+        self
+    }
+
+    /// A command's output is written, at most so many bytes of it and `gap` in the place of what is left out. The file's content
+    /// is then whatever the command printed.
+    #[must_use]
+    pub fn with_output_of(mut self, id: &ExecId, cap: u64, gap: &[u8]) -> Self {
+        self = self.with_id(id);
+        (self.output_cap, self.gap) = (Some(cap), Some(Digest::of(gap)));
+        self
+    }
+
     /// What is replaced in a file, and by what: the payload of an edit, whose first bytes are the old text.
     #[must_use]
     pub fn with_edit(mut self, payload: &[u8], old_length: u64) -> Self {
@@ -153,12 +176,13 @@ impl Details {
     }
 }
 
-fn shown(mut target: String) -> String {
-    if target.len() > TARGET {
-        target.truncate(target.floor_char_boundary(TARGET));
-        target.push('…');
+/// A text for people, cut after 4 KiB.
+pub(super) fn shown(mut text: String) -> String {
+    if text.len() > TARGET {
+        text.truncate(text.floor_char_boundary(TARGET));
+        text.push('…');
     }
-    target
+    text
 }
 
 /// Arguments as a shell would want them, so that the borders between them can be seen.
@@ -204,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_recorded_with_names_of_variables_and_without_their_values() {
+    fn a_command_is_recorded_with_digests_of_its_variables_and_without_their_values() {
         let mut command = Command::shell("make all");
         command.cwd = Some("/src".into());
         command.env = [("KEY".to_owned(), "s3cr3t".into()), ("A".to_owned(), "b".into())].into();
@@ -213,7 +237,11 @@ mod tests {
         assert_eq!(
             json(&details),
             serde_json::json!({
-                "shell": "make all", "cwd": "/src", "env": ["A", "KEY"], "exec_id": "e1",
+                "shell": "make all", "cwd": "/src", "exec_id": "e1",
+                "env": [
+                    { "name": "A", "bytes": 1, "sha256": Digest::of(b"b").sha256 },
+                    { "name": "KEY", "bytes": 6, "sha256": Digest::of(b"s3cr3t").sha256 },
+                ],
                 "input": { "bytes": 3, "sha256": sha256 },
             })
         );

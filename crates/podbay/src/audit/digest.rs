@@ -75,7 +75,7 @@ impl Text {
         Self::within(bytes, WHOLE)
     }
 
-    fn within(bytes: &[u8], bound: usize) -> Self {
+    pub(super) fn within(bytes: &[u8], bound: usize) -> Self {
         if bytes.len() <= bound {
             return Self::Whole(bytes.into());
         }
@@ -88,12 +88,37 @@ impl Text {
     }
 }
 
+/// A variable of a command's environment: its name, and length and digest of its value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Variable {
+    name: Text,
+    #[serde(flatten)]
+    value: Digest,
+}
+
 /// A list of texts of which at most `bound` bytes are recorded: those, and the digest of all if they aren't all.
 pub(super) fn list<'a>(texts: impl Iterator<Item = &'a [u8]> + Clone, bound: usize) -> (Vec<Text>, Option<Total>) {
+    let (recorded, complete) = beginning(texts.clone(), bound);
+    (recorded, (!complete).then(|| Total::of(texts.map(|text| [text, b"", b""]))))
+}
+
+/// The variables of an environment, whose names are a list like any other.
+pub(super) fn environment<'a>(
+    variables: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    bound: usize,
+) -> (Vec<Variable>, Option<Total>) {
+    let (names, complete) = beginning(variables.clone().map(|(name, _)| name), bound);
+    let recorded = names.into_iter().zip(variables.clone());
+    let recorded = recorded.map(|(name, (_, value))| Variable { name, value: Digest::of(value) }).collect();
+    (recorded, (!complete).then(|| Total::of(variables.map(|(name, value)| [name, b"=", value]))))
+}
+
+/// The first texts of a list, with at most `bound` bytes, and whether they are all of it.
+fn beginning<'a>(texts: impl Iterator<Item = &'a [u8]>, bound: usize) -> (Vec<Text>, bool) {
     let mut left = bound;
     let mut recorded = Vec::new();
     let mut complete = true;
-    for text in texts.clone() {
+    for text in texts {
         // Empty texts cost something too: there may be a million of them.
         if left == 0 {
             complete = false;
@@ -103,16 +128,7 @@ pub(super) fn list<'a>(texts: impl Iterator<Item = &'a [u8]> + Clone, bound: usi
         recorded.push(Text::within(text, left));
         left = left.saturating_sub(text.len() + 1);
     }
-    if complete {
-        return (recorded, None);
-    }
-    let (mut digester, mut count) = (Digester::default(), 0);
-    for text in texts {
-        digester.update(text);
-        digester.update(b"\0");
-        count += 1;
-    }
-    (recorded, Some(Total { count, whole: digester.finish() }))
+    (recorded, complete)
 }
 
 /// All of a list that is too long to record whole.
@@ -120,9 +136,21 @@ pub(super) fn list<'a>(texts: impl Iterator<Item = &'a [u8]> + Clone, bound: usi
 pub struct Total {
     /// How many texts the list has.
     pub count: u64,
-    /// Length and digest of all texts, each followed by a zero byte, as in `/proc/PID/cmdline`.
+    /// Length and digest of all texts, each followed by a zero byte, as in `/proc/PID/cmdline` and `/proc/PID/environ`.
     #[serde(flatten)]
     pub whole: Digest,
+}
+
+impl Total {
+    fn of<'a>(texts: impl Iterator<Item = [&'a [u8]; 3]>) -> Self {
+        let (mut digester, mut count) = (Digester::default(), 0);
+        for text in texts {
+            text.iter().for_each(|part| digester.update(part));
+            digester.update(b"\0");
+            count += 1;
+        }
+        Self { count, whole: digester.finish() }
+    }
 }
 
 /// Bytes in hexadecimal.
@@ -187,5 +215,16 @@ mod tests {
         assert_eq!((cut.len(), total.unwrap().count), (WHOLE, 10 * WHOLE as u64));
         let (exact, total) = of(&[&big[..]]);
         assert_eq!((exact.len(), total), (1, None));
+    }
+
+    #[test]
+    fn an_environment_is_names_and_digests() {
+        let of = |bound| environment([(&b"A"[..], &b"1"[..]), (b"KEY", b"s3cr3t")].into_iter(), bound);
+        let (whole, total) = of(WHOLE);
+        let digest = Digest::of(b"s3cr3t").sha256;
+        assert_eq!(json(&whole[1]), format!(r#"{{"name":"KEY","bytes":6,"sha256":"{digest}"}}"#));
+        assert_eq!((whole.len(), total), (2, None));
+        let (cut, total) = of(1);
+        assert_eq!((cut.len(), total.unwrap().whole), (1, Digest::of(b"A=1\0KEY=s3cr3t\0")));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use podbay_client::provider::Cleaned;
+use podbay_client::provider::{Cleaned, Provided};
 use serde::Serialize;
 
 use super::details::Details;
@@ -10,6 +10,9 @@ use super::digest::{self, Digest, Text, Total};
 
 /// How many bytes of ids are recorded of what a clean-up deleted: those of about 25,000 sandboxes.
 const IDS: usize = 512 << 10;
+
+/// How many bytes of a sandbox's id are recorded. Ids are shorter, but this one may be whatever a model asked for.
+const ID: usize = 1024;
 
 /// The outcome of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -19,8 +22,28 @@ pub enum Decision {
     Allowed,
     /// It was allowed, and failed.
     Failed,
-    /// A rule denied it.
+    /// A rule denied it, or the confinement to a directory: [`Outcome::denied_by`] tells who says so.
     Denied,
+}
+
+/// Who says that an operation was denied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeniedBy {
+    /// This process, which sent nothing to the sandbox.
+    Client,
+    /// The sandbox, where rules on paths are enforced. It is no more than the sandbox's answer.
+    Sandbox,
+}
+
+impl DeniedBy {
+    /// The word that the log has for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Sandbox => "sandbox",
+        }
+    }
 }
 
 impl Decision {
@@ -71,7 +94,7 @@ impl AuditEntry {
             event: if self.outcome.is_some() { "ended" } else { "begun" },
             operation: &self.operation,
             pid: self.pid,
-            sandbox: &self.sandbox,
+            sandbox: Text::within(self.sandbox.as_bytes(), ID),
             op: self.op,
             target: &self.details.target,
             details: self.outcome.is_none().then_some(&*self.details),
@@ -90,9 +113,15 @@ pub struct Outcome {
     /// What it moved, and how its command ended.
     #[serde(flatten)]
     pub effect: RecordedEffect,
-    /// The code of the failure, or the reason of the denial.
+    /// The code of the failure: never a text that a sandbox or a cluster has sent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
+    pub error: Option<&'static str>,
+    /// Who denied it, if it was denied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub denied_by: Option<DeniedBy>,
+    /// Why this process denied it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Text>,
 }
 
 /// What an operation did.
@@ -104,12 +133,16 @@ pub struct RecordedEffect {
     /// A command's exit code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit: Option<i32>,
-    /// What was written, where that wasn't known at the beginning because it was streamed.
+    /// What was sent, where that wasn't known at the beginning because it was streamed. If the operation failed, this is as much
+    /// as was sent by then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<Digest>,
     /// Whether a sandbox was created, or deleted: neither if it was there already, or wasn't there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changed: Option<bool>,
+    /// Whether a suspended sandbox was resumed because somebody wanted to use it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub resumed: bool,
     /// The ids of what a clean-up deleted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deleted: Vec<Text>,
@@ -135,6 +168,16 @@ impl RecordedEffect {
         Self { changed: Some(changed), ..Self::default() }
     }
 
+    /// A sandbox was created or found.
+    pub fn provided(provided: &Provided) -> Self {
+        Self { resumed: provided.resumed, ..Self::changed(provided.created) }
+    }
+
+    /// A sandbox was found.
+    pub fn reconnected(provided: &Provided) -> Self {
+        Self { resumed: provided.resumed, ..Self::default() }
+    }
+
     /// This was deleted by a clean-up.
     pub fn cleaned(cleaned: &Cleaned) -> Self {
         let (deleted, deleted_total) = digest::list(cleaned.deleted.iter().map(String::as_bytes), IDS);
@@ -150,7 +193,7 @@ pub(super) struct Fields<'a> {
     event: &'static str,
     operation: &'a str,
     pid: u32,
-    sandbox: &'a str,
+    sandbox: Text,
     op: &'static str,
     target: &'a str,
     #[serde(flatten)]

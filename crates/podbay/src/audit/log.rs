@@ -13,8 +13,10 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use super::chain::{Link, RECOVERED, Recovered};
+use super::chain::{LOST, Link, LostNote, RECOVERED, Recovered};
+use super::details::shown;
 use super::digest::Digest;
 use super::entry::AuditEntry;
 use super::{Observer, now_ms};
@@ -25,13 +27,21 @@ use tail::Tail;
 /// How often an append begins anew because another writer has rotated the file meanwhile.
 const ATTEMPTS: usize = 100;
 
+/// How long an entry waits for other writers. They hold the lock for microseconds; one that was stopped holds it for ever.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long the next entries wait after one has waited in vain: a process may have one thread for all that it does.
+const IMPATIENCE: Duration = Duration::from_millis(100);
+
 /// An audit log: a file with one line of JSON for each entry, chained by hashes.
 ///
-/// Any number of these may write to one file, in any number of threads and processes.
+/// Any number of these may write to one file, in any number of threads and processes. Entries that can't be written are counted, and
+/// the count is written with the next one that can.
 #[derive(Debug)]
 pub struct AuditLog {
     path: PathBuf,
     rotation: Rotation,
+    pub(super) patience: Duration,
     state: Mutex<State>,
 }
 
@@ -39,6 +49,18 @@ pub struct AuditLog {
 struct State {
     open: Option<Open>,
     last: Option<Last>,
+    lost: Option<Lost>,
+    /// Whether the last entry waited in vain for the lock.
+    timed_out: bool,
+}
+
+/// Entries that couldn't be written.
+#[derive(Debug)]
+struct Lost {
+    count: u64,
+    since_ms: u64,
+    /// Why the first of them couldn't.
+    reason: String,
 }
 
 #[derive(Debug)]
@@ -71,28 +93,31 @@ impl AuditLog {
     pub fn open(path: impl AsRef<Path>, rotation: Rotation) -> io::Result<Self> {
         // The working directory may change while the log is in use.
         let path = std::path::absolute(path)?;
-        let log = Self { path, rotation, state: Mutex::default() };
-        let (_locked, tail) = log.locked(&mut State::default())?;
+        let log = Self { path, rotation, patience: PATIENCE, state: Mutex::default() };
+        let (locked, tail) = log.locked(&mut State::default(), Instant::now() + PATIENCE)?;
         if tail.is_foreign() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 "this file isn't an audit log with hashes; move it away, or choose another file",
             ));
         }
+        // Only now: what somebody has named by mistake stays as it is.
+        file::hide(&locked)?;
         Ok(log)
     }
 
-    /// Appends an entry.
-    fn append(&self, entry: &AuditEntry) -> io::Result<()> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Appends an entry, and before it how many are missing.
+    fn append(&self, state: &mut State, entry: &AuditEntry) -> io::Result<()> {
+        let until = Instant::now() + if state.timed_out { IMPATIENCE } else { self.patience };
         for _ in 0..ATTEMPTS {
-            let (locked, tail) = self.locked(&mut state)?;
-            match self.append_locked(&locked, &tail, entry)? {
+            let (locked, tail) = self.locked(state, until)?;
+            match self.append_locked(&locked, &tail, state.lost.as_ref(), entry)? {
                 Appended::Done(last) => {
                     state.last = Some(last);
                     return Ok(());
                 }
                 Appended::Recovered(last) => state.last = Some(last),
+                Appended::Lost(last) => (state.last, state.lost) = (Some(last), None),
                 Appended::Rotated => state.open = None,
             }
         }
@@ -100,7 +125,7 @@ impl AuditLog {
     }
 
     /// The open file, locked, and what is at its end.
-    fn locked(&self, state: &mut State) -> io::Result<(Locked, Tail)> {
+    fn locked(&self, state: &mut State, until: Instant) -> io::Result<(Locked, Tail)> {
         for _ in 0..ATTEMPTS {
             let pid = std::process::id();
             let file = match &state.open {
@@ -111,7 +136,7 @@ impl AuditLog {
                     file
                 }
             };
-            let locked = Locked::acquire(file)?;
+            let locked = Locked::acquire(file, until)?;
             let of_file = locked.metadata()?;
             match std::fs::symlink_metadata(&self.path) {
                 Ok(of_path) if (of_path.dev(), of_path.ino()) == (of_file.dev(), of_file.ino()) => {
@@ -126,7 +151,7 @@ impl AuditLog {
         Err(io::Error::other("the log is replaced faster than it can be opened"))
     }
 
-    fn append_locked(&self, file: &File, tail: &Tail, entry: &AuditEntry) -> io::Result<Appended> {
+    fn append_locked(&self, file: &File, tail: &Tail, lost: Option<&Lost>, entry: &AuditEntry) -> io::Result<Appended> {
         let (link, number) = (tail.link(), tail.number());
         if !tail.unreadable.is_empty() {
             let Digest { bytes, sha256 } = Digest::of(tail.unreadable_line());
@@ -135,12 +160,21 @@ impl AuditLog {
             return Ok(Appended::Recovered(tail.write(file, line, link)?));
         }
         // The first line of a file says so: then nobody can remove the first lines unnoticed.
-        let (line, link) = link.seal(tail.has_no_entry().then_some(number), &entry.fields())?;
+        let first = tail.has_no_entry().then_some(number);
+        let (line, link) = match lost {
+            Some(Lost { count, since_ms, reason }) => {
+                let (time_ms, pid) = (now_ms(), std::process::id());
+                let (count, since_ms) = (*count, *since_ms);
+                link.seal(first, &LostNote { time_ms, event: LOST, pid, count, since_ms, reason })?
+            }
+            None => link.seal(first, &entry.fields())?,
+        };
         if tail.length > 0 && self.rotation.is_due(tail.length + line.len() as u64) {
             rotation::rotate(&self.path, number, self.rotation.keep)?;
             return Ok(Appended::Rotated);
         }
-        Ok(Appended::Done(tail.write(file, line, link)?))
+        let last = tail.write(file, line, link)?;
+        Ok(if lost.is_some() { Appended::Lost(last) } else { Appended::Done(last) })
     }
 }
 
@@ -149,12 +183,21 @@ enum Appended {
     Done(Last),
     /// An incomplete line was closed off first.
     Recovered(Last),
+    /// It was told first how many entries are missing.
+    Lost(Last),
     /// The file was full, and a new one is begun.
     Rotated,
 }
 
 impl Observer for AuditLog {
     fn observe(&self, entry: &AuditEntry) -> io::Result<()> {
-        self.append(entry)
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let appended = self.append(&mut state, entry);
+        state.timed_out = appended.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut);
+        appended.map_err(|error| {
+            let first = || Lost { count: 0, since_ms: now_ms(), reason: shown(error.to_string()) };
+            state.lost.get_or_insert_with(first).count += 1;
+            io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
+        })
     }
 }

@@ -9,15 +9,16 @@ mod lines;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use podbay_proto::RawPath;
+use serde::{Deserialize, Deserializer, Serialize};
 
-use super::chain::{GENESIS, Head, Link, RECOVERED, Recovered, is_hash, is_torn};
+use super::chain::{GENESIS, Head, LOST, Link, RECOVERED, Recovered, is_hash, is_torn};
 use super::digest::Digest;
 use fault::{Cause, Suspect};
 pub use fault::{Fault, FaultKind};
 use lines::{Files, Line};
 
-/// How many operations without an end are listed.
+/// How many operations without an end, and how many gaps, are listed.
 const LISTED: usize = 100;
 
 /// Why a log can't be checked.
@@ -54,8 +55,12 @@ pub struct VerifyReport {
     pub last_hash: Option<String>,
     /// The number of the entry with the expected hash.
     pub expected: Option<u64>,
-    /// Lines that a writer left incomplete, which is no sign of tampering.
+    /// Lines that a writer left incomplete if it was interrupted. A line that somebody else wrote to look like that is here too.
     pub torn: Vec<Torn>,
+    /// How many entries writers couldn't write, by their own account.
+    pub lost_count: u64,
+    /// The first hundred of these gaps.
+    pub lost: Vec<Lost>,
     /// How many operations have begun and not ended: their client was killed, or they are still under way.
     pub unfinished_count: u64,
     /// The first hundred of these.
@@ -75,6 +80,23 @@ pub struct Torn {
     pub bytes: u64,
 }
 
+/// Entries that a writer couldn't write.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// The number of the entry that says so.
+    pub seq: u64,
+    /// When it could write again: milliseconds since 1970.
+    pub time_ms: u64,
+    /// When the first of them should have been written.
+    pub since_ms: u64,
+    /// The process that should have written them.
+    pub pid: u32,
+    /// How many they are.
+    pub count: u64,
+    /// Why the first of them couldn't be written.
+    pub reason: String,
+}
+
 /// An operation that has begun and not ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unfinished {
@@ -87,11 +109,26 @@ pub struct Unfinished {
     /// The operation's id.
     pub operation: String,
     /// The sandbox.
+    #[serde(deserialize_with = "beginning")]
     pub sandbox: String,
     /// The operation.
     pub op: String,
     /// What it was about.
     pub target: String,
+}
+
+/// As much of a text as an entry has.
+fn beginning<'de, D: Deserializer<'de>>(text: D) -> Result<String, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Recorded {
+        Whole(RawPath),
+        Cut { head: RawPath },
+    }
+    Ok(match Recorded::deserialize(text)? {
+        Recorded::Whole(text) => text.to_string(),
+        Recorded::Cut { head } => format!("{head}…"),
+    })
 }
 
 /// Checks a log of one or more files, which may be given in any order.
@@ -190,6 +227,12 @@ impl Walk<'_> {
             "begun" => {
                 if let Ok(begun) = serde_json::from_slice::<Unfinished>(&line.bytes) {
                     self.open.insert(begun.operation.clone(), begun);
+                }
+            }
+            LOST => {
+                if let Ok(lost) = serde_json::from_slice::<Lost>(&line.bytes) {
+                    report.lost_count = report.lost_count.saturating_add(lost.count);
+                    report.lost.extend((report.lost.len() < LISTED).then_some(lost));
                 }
             }
             "ended" => {

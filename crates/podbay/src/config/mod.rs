@@ -9,6 +9,7 @@
 //! match.
 
 mod arguments;
+mod audit;
 mod file;
 mod flags;
 #[cfg(test)]
@@ -32,7 +33,6 @@ use serde_json::Value as Json;
 pub use setting::{Flag, Kind, ProjectPower, SETTINGS, Setting};
 use value::Value;
 
-use crate::audit::{Audit, AuditLog, Rotation};
 use crate::policy::{CommandRules, Matching, Policy};
 
 /// The root of `policy.virtual_mode` unless `policy.root` names one: the working directory of commands.
@@ -356,24 +356,6 @@ impl Config {
             },
             commands: CommandRules::deny(self.list("policy.deny_commands"), matching),
         }
-    }
-
-    /// The audit log; it records nothing unless `audit.file` is set.
-    ///
-    /// # Errors
-    /// When the file can't be opened, or can't be an audit log.
-    pub fn audit(&self) -> Result<Audit, ConfigError> {
-        let Some(path) = self.text("audit.file") else { return Ok(Audit::default()) };
-        let limit = |key: &str, default| match self.get(key) {
-            None => default,
-            Some(Value::Number(number)) => Some(*number),
-            Some(_) => None,
-        };
-        let max_bytes = limit("audit.max_bytes", Some(Rotation::DEFAULT_MAX_BYTES));
-        let log = AuditLog::open(path, Rotation { max_bytes, keep: limit("audit.keep", None) })
-            .map_err(|error| ConfigError::File { path: path.into(), reason: error.to_string() })?;
-        let audit = Audit::new(log);
-        Ok(if self.flag("audit.strict") { audit.strict() } else { audit })
     }
 }
 

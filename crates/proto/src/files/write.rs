@@ -90,7 +90,10 @@ impl Operation for Write {
     type Output = WriteOutput;
 
     fn subject(&self) -> Subject<'_> {
-        Subject::Path(Some(&self.path))
+        match &self.output_of {
+            Some(CommandOutput { id, cap }) => Subject::Output { path: &self.path, id, cap: *cap },
+            None => Subject::Path(Some(&self.path)),
+        }
     }
 
     fn answer_within(&self) -> Option<std::time::Duration> {

@@ -11,9 +11,6 @@ use std::time::{Duration, Instant};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-/// How long a writer waits for the others. They hold the lock for microseconds; one that was stopped holds it forever.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 /// Opens the file to append to it; creates it when it isn't there.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     let wrong = |reason: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, reason.to_owned()));
@@ -34,10 +31,15 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
     if meta.uid() != rustix::process::geteuid().as_raw() {
         return wrong("this file belongs to another user, who could change the audit log; choose another");
     }
-    if meta.mode() & 0o7777 != 0o600 {
-        file.set_permissions(Permissions::from_mode(0o600))?;
-    }
     Ok(file)
+}
+
+/// Takes the file from everybody else.
+pub(super) fn hide(file: &File) -> io::Result<()> {
+    match file.metadata()?.mode() & 0o7777 {
+        0o600 => Ok(()),
+        _ => file.set_permissions(Permissions::from_mode(0o600)),
+    }
 }
 
 /// The file, locked until this is dropped.
@@ -45,16 +47,15 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
 pub(super) struct Locked(Arc<File>);
 
 impl Locked {
-    /// Takes the exclusive lock.
-    pub(super) fn acquire(file: Arc<File>) -> io::Result<Self> {
-        let until = Instant::now() + PATIENCE;
+    /// Takes the exclusive lock, and waits for it until then.
+    pub(super) fn acquire(file: Arc<File>, until: Instant) -> io::Result<Self> {
         let mut pause = Duration::from_micros(20);
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(Self(file)),
                 Err(TryLockError::Error(error)) => return Err(error),
                 Err(TryLockError::WouldBlock) if Instant::now() > until => {
-                    let reason = format!("another process has held the log's lock for {} s", PATIENCE.as_secs());
+                    let reason = "another process holds the log's lock; 'lslocks' shows which one";
                     return Err(io::Error::new(io::ErrorKind::TimedOut, reason));
                 }
                 Err(TryLockError::WouldBlock) => {

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::tail;
+
 /// When a new file is begun, and how many full ones are kept.
 ///
 /// A full file is renamed to its number in the sequence: `audit.jsonl.1` is the oldest, and no file is renamed twice.
@@ -31,9 +33,19 @@ pub(super) fn rotate(path: &Path, number: u64, keep: Option<u64>) -> io::Result<
     let number = number.max(newest.saturating_add(1));
     std::fs::rename(path, named(path, number))?;
     let Some(keep) = keep else { return Ok(()) };
-    for (old, path) in rotated {
-        if old.saturating_add(keep.max(1)) <= number {
-            std::fs::remove_file(&path)?;
+    // The one that has just been renamed is kept too.
+    let others = usize::try_from(keep.max(1) - 1).unwrap_or(usize::MAX);
+    let mut ours = Vec::new();
+    for (_, path) in rotated {
+        if tail::begins_a_file_of_a_log(&path)? {
+            ours.push(path);
+        }
+    }
+    for path in &ours[..ours.len().saturating_sub(others)] {
+        match std::fs::remove_file(path) {
+            // Another writer has removed it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            removed => removed?,
         }
     }
     Ok(())

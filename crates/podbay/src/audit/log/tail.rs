@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use super::super::chain::{Head, LONGEST, Link, is_torn};
 use super::{Last, rotation};
@@ -150,14 +151,41 @@ fn first_number(mut file: &File) -> io::Result<Option<u64>> {
 
 /// The last entry of the newest full file, with which a new file begins.
 fn previous(path: &Path) -> io::Result<Option<Last>> {
-    let Some((number, path)) = rotation::rotated(path)?.pop() else { return Ok(None) };
+    for (number, path) in rotation::rotated(path)?.into_iter().rev() {
+        let Some((file, meta)) = open_full(&path)? else { continue };
+        let (link, ..) = read(&file, meta.len())?;
+        // Other files may have such a name too.
+        if let Some(link) = link {
+            return Ok(Some(Last { link, number, device: meta.dev(), inode: meta.ino(), length: meta.len() }));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a file is one that a log has filled: its first entry says that it is the first of a file. An incomplete line may stand
+/// before it.
+pub(super) fn begins_a_file_of_a_log(path: &Path) -> io::Result<bool> {
+    let Some((file, _)) = open_full(path)? else { return Ok(false) };
+    let mut lines = BufReader::new(file);
+    for _ in 0..2 {
+        let mut line = Vec::new();
+        lines.by_ref().take(LONGEST as u64).read_until(b'\n', &mut line)?;
+        if let Some(head) = Head::parse(line.trim_ascii_end()) {
+            return Ok(head.file.is_some());
+        }
+    }
+    Ok(false)
+}
+
+/// Opens a file that has the name of a full one; nothing if it isn't a regular file, or has been removed meanwhile.
+fn open_full(path: &Path) -> io::Result<Option<(File, Metadata)>> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(&path)?;
+    let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => return Ok(None),
+        opened => opened?,
+    };
     let meta = file.metadata()?;
-    if !meta.is_file() {
-        return Ok(None);
-    }
-    let (link, ..) = read(&file, meta.len())?;
-    Ok(link.map(|link| Last { link, number, device: meta.dev(), inode: meta.ino(), length: meta.len() }))
+    Ok(meta.is_file().then_some((file, meta)))
 }

@@ -58,6 +58,71 @@ fn only_a_regular_file_is_used() {
     assert!(std::fs::read(at("victim")).unwrap().is_empty());
 }
 
+/// Root's settings could name any file, which was then nobody else's: `/etc/passwd`.
+#[test]
+fn a_file_that_isnt_a_log_stays_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("passwd");
+    std::fs::write(&path, "root:x:0:0::/root:/bin/sh\n").unwrap();
+    std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+    AuditLog::open(&path, Rotation::default()).unwrap_err();
+    assert_eq!(mode(&path), 0o644);
+}
+
+/// Entries that couldn't be written left no trace: the log was intact without them.
+#[test]
+fn entries_that_couldnt_be_written_are_counted_in_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let (logs, away) = (dir.path().join("logs"), dir.path().join("away"));
+    std::fs::create_dir(&logs).unwrap();
+    let path = logs.join("audit.jsonl");
+    let audit = Audit::new(AuditLog::open(&path, Rotation::default()).unwrap());
+    perform(&audit, "before");
+    std::fs::rename(&logs, &away).unwrap();
+    perform(&audit, "lost");
+    let operation = audit.begin("box", "read", Details::none).unwrap();
+    std::fs::rename(&away, &logs).unwrap();
+    audit.end(operation, Ok(RecordedEffect::default())).unwrap();
+    perform(&audit, "after");
+
+    let all = entries(&path);
+    assert_eq!(
+        all.iter().map(|entry| entry["event"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["begun", "ended", "lost", "ended", "begun", "ended"]
+    );
+    let report = verify(&[&path], None).unwrap();
+    assert!(report.intact && report.entries == 6 && report.lost_count == 3, "{report:?}");
+    let [lost] = &report.lost[..] else { panic!("{report:?}") };
+    assert_eq!((lost.seq, lost.count, lost.pid), (3, 3, std::process::id()));
+    assert!(lost.since_ms <= lost.time_ms && lost.reason.contains("No such file"), "{lost:?}");
+    // It can be removed no more than others.
+    let mut lines = lines(&path);
+    lines.remove(2);
+    std::fs::write(&path, lines.join("\n") + "\n").unwrap();
+    assert_eq!(verify(&[&path], None).unwrap().fault.unwrap().kind, FaultKind::Removed);
+}
+
+/// A process that held the lock and was stopped made every operation of the others wait for ten seconds, twice.
+#[test]
+fn a_lock_that_somebody_holds_is_waited_for_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("audit.jsonl");
+    let mut log = AuditLog::open(&path, Rotation::default()).unwrap();
+    log.patience = std::time::Duration::from_secs(2);
+    let audit = Audit::new(log);
+    let holder = std::fs::File::open(&path).unwrap();
+    holder.lock().unwrap();
+    let begun = Instant::now();
+    (0..3).for_each(|number| perform(&audit, &number.to_string()));
+    let waited = begun.elapsed().as_millis();
+    assert!((2000..6000).contains(&waited), "{waited} ms for six entries");
+    holder.unlock().unwrap();
+    perform(&audit, "after");
+    let report = verify(&[&path], None).unwrap();
+    assert!(report.intact && report.lost_count == 6 && report.entries == 3, "{report:?}");
+    assert!(report.lost[0].reason.contains("another process holds the log's lock"), "{report:?}");
+}
+
 #[test]
 fn an_incomplete_line_is_closed_off_and_told_from_tampering() {
     let dir = tempfile::tempdir().unwrap();
@@ -153,4 +218,35 @@ fn huge_arguments_are_bounded_and_verified() {
     assert_eq!(begun["argv"][1]["sha256"], Digest::of(huge.as_bytes()).sha256);
     assert_eq!(begun["argv_total"]["count"], 3);
     assert!(verify(&[&path], None).unwrap().intact);
+}
+
+/// They were told by their number: other people's files were deleted, and the log's own weren't if the numbers had a gap.
+#[test]
+fn only_files_of_the_log_are_counted_and_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("audit.jsonl");
+    let other = |number: u64| path.with_extension(format!("jsonl.{number}"));
+    for number in [1, 2, 500] {
+        std::fs::write(other(number), "somebody's notes\n").unwrap();
+    }
+    std::fs::create_dir(other(3)).unwrap();
+    symlink("nowhere", other(4)).unwrap();
+    let log = audit(&path, Rotation { keep: Some(2), ..small() });
+    (0..40).for_each(|number| perform(&log, &number.to_string()));
+    for number in [1, 2, 500] {
+        assert_eq!(std::fs::read_to_string(other(number)).unwrap(), "somebody's notes\n");
+    }
+    let ours: Vec<_> = files(&path)
+        .into_iter()
+        .filter(|path| std::fs::read_to_string(path).is_ok_and(|text| text.starts_with("{\"seq\"")))
+        .collect();
+    assert_eq!(ours.len(), 3, "{ours:?}");
+    let report = verify(&ours, None).unwrap();
+    assert!(report.intact && report.last == Some(80), "{report:?}");
+    // Another writer goes on from the newest of them, whatever else has a higher number.
+    std::fs::write(other(900), "somebody's notes\n").unwrap();
+    std::fs::rename(&path, other(899)).unwrap();
+    perform(&audit(&path, small()), "again");
+    let report = verify(&[other(899), path.clone()], None).unwrap();
+    assert!(report.intact && report.last == Some(82), "{report:?}");
 }
