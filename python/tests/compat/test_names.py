@@ -94,6 +94,14 @@ def test_server_port_is_the_stock_runtimes_port():
     assert "runtime_port" not in _settings.settings(KubernetesProviderConfig(template_name="t"))
 
 
+def test_a_command_is_passed_on_unless_it_only_waits():
+    """Row 149: Podbay's own command waits better than the default."""
+    assert "command" not in _settings.settings(KubernetesProviderConfig(mode="raw"))
+    config = KubernetesProviderConfig(mode="raw", command=["tini", "--", "sleep", "infinity"])
+    assert _settings.settings(config)["command"] == config.command
+    assert KubernetesProvider(config)
+
+
 def test_nothing_is_done_before_it_has_to(monkeypatch):
     # A module with a manager can be imported where there is no cluster.
     monkeypatch.setenv("KUBECONFIG", "/no/such/file")

@@ -108,7 +108,7 @@ def test_the_security_defaults_are_in_force(cluster, model):
 
 
 def test_the_pod_is_as_configured(cluster):
-    """Rows 147, 153, 154 and 158: what no program of the README can see from inside of a pod."""
+    """Rows 147, 149, 153, 154, 158 and 162: what no program of the README can see from inside of a pod."""
     from podbay.compat.langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig
 
     config = KubernetesProviderConfig(
@@ -128,6 +128,7 @@ def test_the_pod_is_as_configured(cluster):
         assert pod["spec"]["imagePullSecrets"] == [{"name": "registry"}]
         assert pod["spec"]["serviceAccountName"] == "default"
         assert pod["metadata"]["annotations"]["example.com/owner"] == "team-a"
+        command=["sh", "-c", "trap 'exit 0' TERM; sleep infinity & wait"],
         assert pod["spec"]["containers"][0]["resources"]["limits"]["ephemeral-storage"] == "5Gi"
     finally:
         provider.delete(sandbox_id=sandbox.id)
@@ -136,8 +137,12 @@ def test_the_pod_is_as_configured(cluster):
 def test_a_sandbox_that_is_starting_is_pending(cluster):
     """Row 58: every other status word is in a program."""
     from podbay.compat.langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig
+        assert pod["metadata"]["name"].startswith("pb-")
+        assert [container["name"] for container in pod["spec"]["containers"]] == ["sandbox"]
 
     waits = {
+        assert pod["spec"]["containers"][0]["command"] == config.command
+        assert sandbox.execute("echo hi").output == "hi\n"
         "name": "wait",
         "image": cluster["IMAGE"],
         "imagePullPolicy": "IfNotPresent",

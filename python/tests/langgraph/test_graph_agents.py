@@ -7,8 +7,10 @@ import time
 
 import pytest
 from blockbuster import blockbuster_ctx
+from langchain_core.messages import AIMessageChunk
+from langchain_core.outputs import ChatGenerationChunk
 from langgraph.checkpoint.memory import MemorySaver
-from obedient import on, said, told
+from obedient import ObedientModel, on, said, told
 
 import podbay
 from podbay.langgraph import MissingThread, SandboxManager
@@ -132,6 +134,20 @@ def test_steps_stream_at_the_top(manager, model):
     steps = [set(step) for step in agent.stream(told("run echo hi"), on("one"), stream_mode="updates")]
     assert {"model"} in steps
     assert {"tools"} in steps
+
+
+def test_tokens_stream_at_the_top(manager):
+    class Typist(ObedientModel):
+        """Sends its answer word by word."""
+
+        def _stream(self, messages, stop=None, run_manager=None, **kwargs):
+            for word in self._answer(messages).text.split():
+                yield ChatGenerationChunk(message=AIMessageChunk(word))
+
+    agent = manager.create_agent(Typist())
+    stream = agent.stream(told("hello you"), on("one"), stream_mode="messages")
+    words = [chunk.text for chunk, _ in stream if isinstance(chunk, AIMessageChunk) and chunk.text]
+    assert words == ["You", "said:", "hello", "you"]
 
 
 def test_the_states_field_may_have_another_name(manager, model):

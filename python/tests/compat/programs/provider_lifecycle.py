@@ -1,6 +1,8 @@
 """README section "Provider — get_or_create and reconnect"."""
 
 import asyncio
+import time
+from datetime import datetime
 
 from langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig, SandboxNotFoundError
 
@@ -62,6 +64,8 @@ try:
     assert found.created_at.startswith("20")
     prefix = "langchain-kubernetes.bitkaio.com/"
     assert found.annotations[prefix + "created-at"] == found.created_at
+    assert found.annotations[prefix + "last-activity"] == found.last_activity
+    assert datetime.fromisoformat(found.last_activity) >= datetime.fromisoformat(found.created_at)
     assert found.annotations[prefix + "ttl-seconds"] == "3600"
     assert found.annotations[prefix + "ttl-idle-seconds"] == "600"
     assert sandbox.id not in [sb.id for sb in response.sandboxes]
@@ -88,6 +92,9 @@ try:
         await provider.adelete(sandbox_id=other.id)
 
     asyncio.run(main())
+    assert sandbox.id not in provider.cleanup(max_idle_seconds=3600).deleted
+    time.sleep(2)
+    assert sandbox.id in provider.cleanup(max_idle_seconds=1).deleted
     provider.delete(sandbox_id=sandbox.id)
     assert {sandbox.id, other.id}.isdisjoint(sb.id for sb in provider.list(status="running"))
 finally:
