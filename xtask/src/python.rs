@@ -140,8 +140,8 @@ pub fn test(cluster: Option<&Cluster>, soak: bool, results: &mut Part) {
         .env_remove("PODBAY_RIG")
         .envs(rigs.into_iter().next_back().unwrap_or_default());
     if soak {
-        for pytest in &mut groups {
-            pytest.env(crate::test::SOAK, "1");
+        for tests in groups.iter_mut().chain([&mut matrix]) {
+            tests.env(crate::test::SOAK, "1");
         }
     }
     let labels = GROUPS.map(|(label, _)| label).into_iter().chain(["matrix.py"]);

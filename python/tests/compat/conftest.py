@@ -41,9 +41,9 @@ def claims(monkeypatch) -> dict[str, str]:
     return {"MODE": "agent-sandbox", "TEMPLATE": "python", "IMAGE": "unused", "NAMESPACE": namespace}
 
 
-@pytest.fixture(params=["local", "raw", "agent-sandbox"])
+@pytest.fixture
 def place(request, monkeypatch):
-    """The names that a program uses for its environment."""
+    """The names that a program uses for its environment, in the mode that is the test's parameter."""
     if request.param == "raw":
         return raw()
     if request.param == "agent-sandbox":

@@ -8,6 +8,7 @@ Gateway.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
@@ -124,8 +125,18 @@ def connection_config(channel, router):
     }[channel]()
 
 
-@pytest.mark.parametrize("package", ["langchain_k8s", "langchain_kubernetes_agent_sandbox", "langchain_agent_sandbox"])
-@pytest.mark.parametrize("channel", ["exec", "direct", "gateway"])
+WITH_HANDLES = ["langchain_k8s", "langchain_kubernetes_agent_sandbox", "langchain_agent_sandbox"]
+
+
+def packages_by_connection():
+    """Each package with one of the SDK's connections; with `cargo xtask soak`, with all of them."""
+    connections = ["exec", "direct", "gateway"]
+    if os.environ.get("PODBAY_SOAK"):
+        return list(itertools.product(WITH_HANDLES, connections))
+    return list(zip(WITH_HANDLES, connections, strict=True))
+
+
+@pytest.mark.parametrize(("package", "channel"), packages_by_connection())
 def test_real_handles_of_the_sdk(package, channel, claims, router, model, monkeypatch):
     """The real k8s-agent-sandbox creates and deletes the sandbox; Podbay attaches to its claim by the same channel."""
     sdk = pytest.importorskip("k8s_agent_sandbox")
@@ -158,7 +169,8 @@ def test_real_handles_of_the_sdk(package, channel, claims, router, model, monkey
         handle.terminate()
 
 
-@pytest.mark.parametrize("package", ["langchain_k8s", "langchain_kubernetes_agent_sandbox", "langchain_agent_sandbox"])
+# One package for all: they read a handle in the same place.
+@pytest.mark.parametrize("package", WITH_HANDLES if os.environ.get("PODBAY_SOAK") else WITH_HANDLES[:1])
 def test_a_real_handle_in_a_process_without_rights(package, claims, router, monkeypatch, tmp_path):
     """Row 10: a router's URL, the handle's names and a key are enough; the cluster's API is never asked."""
     sdk = pytest.importorskip("k8s_agent_sandbox")

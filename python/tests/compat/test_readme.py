@@ -22,6 +22,7 @@ from cluster_api import Api
 import podbay
 
 PROGRAMS = Path(__file__).parent / "programs"
+CLUSTER_MODES = ["raw", "agent-sandbox"]
 ANYWHERE = [
     "raw_quick_start",
     "one_shot",
@@ -35,6 +36,8 @@ ANYWHERE = [
     "async_usage",
     "longer_lifetime",
 ]
+EVERYWHERE = ["longer_lifetime", "manager_lifecycle", "provider_lifecycle"]
+"""Programs about what each mode does in its own way. The others use what they get, in one cluster mode or the other."""
 ON_A_CLUSTER = ["raw_configuration", "never_runs", "warm_pool", "setup_script", "own_namespace"]
 
 
@@ -52,7 +55,15 @@ def test_no_program_is_forgotten():
     assert sorted(ANYWHERE + ON_A_CLUSTER) == sorted(path.stem for path in PROGRAMS.glob("*.py"))
 
 
-@pytest.mark.parametrize("program", ANYWHERE)
+def programs_by_place():
+    """Each program on this machine and in one of the cluster modes, in turn; with `cargo xtask soak`, in both."""
+    for number, program in enumerate(ANYWHERE):
+        both = program in EVERYWHERE or os.environ.get("PODBAY_SOAK")
+        for place in ["local", *(CLUSTER_MODES if both else [CLUSTER_MODES[number % 2]])]:
+            yield pytest.param(program, place, id=f"{program}-{place}")
+
+
+@pytest.mark.parametrize(("program", "place"), programs_by_place(), indirect=["place"])
 def test_it_runs(program, place, model):
     run(program, place, model)
 
@@ -117,6 +128,7 @@ def test_the_pod_is_as_configured(cluster):
         image=cluster["IMAGE"],
         image_pull_secrets=["registry"],
         service_account="default",
+        command=["sh", "-c", "trap 'exit 0' TERM; sleep infinity & wait"],
         extra_annotations={"example.com/owner": "team-a"},
     )
     provider = KubernetesProvider(config)
@@ -125,10 +137,13 @@ def test_the_pod_is_as_configured(cluster):
         api = Api()
         pods = f"/api/v1/namespaces/{api.namespace}/pods?labelSelector=podbay.dev/sandbox%3D{sandbox.id}"
         [pod] = api.get(pods)["items"]
+        assert pod["metadata"]["name"].startswith("pb-")
+        assert [container["name"] for container in pod["spec"]["containers"]] == ["sandbox"]
         assert pod["spec"]["imagePullSecrets"] == [{"name": "registry"}]
         assert pod["spec"]["serviceAccountName"] == "default"
+        assert pod["spec"]["containers"][0]["command"] == config.command
+        assert sandbox.execute("echo hi").output == "hi\n"
         assert pod["metadata"]["annotations"]["example.com/owner"] == "team-a"
-        command=["sh", "-c", "trap 'exit 0' TERM; sleep infinity & wait"],
         assert pod["spec"]["containers"][0]["resources"]["limits"]["ephemeral-storage"] == "5Gi"
     finally:
         provider.delete(sandbox_id=sandbox.id)
@@ -137,12 +152,8 @@ def test_the_pod_is_as_configured(cluster):
 def test_a_sandbox_that_is_starting_is_pending(cluster):
     """Row 58: every other status word is in a program."""
     from podbay.compat.langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig
-        assert pod["metadata"]["name"].startswith("pb-")
-        assert [container["name"] for container in pod["spec"]["containers"]] == ["sandbox"]
 
     waits = {
-        assert pod["spec"]["containers"][0]["command"] == config.command
-        assert sandbox.execute("echo hi").output == "hi\n"
         "name": "wait",
         "image": cluster["IMAGE"],
         "imagePullPolicy": "IfNotPresent",

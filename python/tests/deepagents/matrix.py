@@ -28,6 +28,16 @@ PAIRS = [
 HERE = Path(__file__).parent
 # Everything except the comparisons with the SDK's scripts, which take long and don't depend on the Python version.
 TESTS = sorted(path.name for path in HERE.glob("test_*.py") if path.name != "test_against_sdk.py")
+# What the SDK's version decides. All tests run with the oldest version here, and with the newest outside of the matrix;
+# with the others under `cargo xtask soak`, which sets PODBAY_SOAK.
+DEPENDING_ON_THE_SDK = [
+    "test_agent_runs.py",
+    "test_backend_operations.py",
+    "test_backend_parity.py",
+    "test_conversations.py",
+    "test_dcode.py",
+    "test_standard_suite.py",
+]
 
 
 def main() -> int:
@@ -37,7 +47,7 @@ def main() -> int:
     arguments = parser.parse_args()
     wheel = arguments.wheel.resolve(strict=True)
     failed = False
-    for version, packages in PAIRS:
+    for number, (version, packages) in enumerate(PAIRS):
         python = interpreter(version)
         if python is None:
             print(f"matrix: Python {version} isn't installed: {packages[0]} is left out", flush=True)
@@ -49,11 +59,13 @@ def main() -> int:
         print(f"matrix: Python {version}, {', '.join(packages)}", flush=True)
         # Without a cluster: differences between SDK versions don't depend on the mode.
         variables = {name: value for name, value in os.environ.items() if name != "PODBAY_RIG"}
-        run = [environment / "bin/python", "-m", "pytest", *TESTS, *arguments.pytest]
+        tests = TESTS if number == 0 or os.environ.get("PODBAY_SOAK") else DEPENDING_ON_THE_SDK
+        run = [environment / "bin/python", "-m", "pytest", *tests, *arguments.pytest]
         failed |= subprocess.run(run, cwd=HERE, env=variables, check=False).returncode != 0
         if "PODBAY_RIG" in os.environ and any(package.startswith("deepagents-code") for package in packages):
-            # No other environment has dcode.
-            whole = [environment / "bin/python", "-m", "pytest", "test_dcode.py", "-k", "test_a_whole_run"]
+            # No other environment has dcode. On this machine it has just run.
+            only = ["test_dcode.py", "-k", "test_a_whole_run and not local"]
+            whole = [environment / "bin/python", "-m", "pytest", *only]
             failed |= subprocess.run([*whole, *arguments.pytest], cwd=HERE, check=False).returncode != 0
         print(f"matrix: {time.monotonic() - started:.0f} s", flush=True)
     return int(failed)
