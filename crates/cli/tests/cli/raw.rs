@@ -75,6 +75,24 @@ async fn every_command_works_with_the_account_that_install_prints() -> Result<()
     Ok(())
 }
 
+/// What `podbay install` grants is for the client's account. A sandbox's pod runs with one that may do what everybody may.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandboxs_service_account_has_no_rights() -> Result<()> {
+    let Some(site) = Site::new("rights", &["--pool"]).await? else { return Ok(()) };
+    site.says(&["create", "--name", "box"])?;
+    let pod = site.pods().await?.pop().context("no pod")?.spec.context("no spec")?;
+    let own = pod.service_account_name.context("no account")?;
+    let rights = |account: &str| {
+        let user = format!("--as=system:serviceaccount:{}:{account}", site.namespace);
+        site.kubectl(&["auth", "can-i", "--list", "--no-headers", "-n", &site.namespace, &user], "")
+    };
+    let everybodys = rights("nobody")?;
+    ensure!(rights(&own)? == everybodys, "{own}: {}", rights(&own)?);
+    ensure!(!everybodys.contains("leases") && rights("podbay")?.contains("leases"), "{everybodys}");
+    ensure!(site.says(&["delete", "box"])? == "box\n");
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_leaves_nothing_behind_however_it_ends() -> Result<()> {
     let Some(site) = Site::new("run", &[]).await? else { return Ok(()) };

@@ -23,6 +23,10 @@ async fn missing_templates_and_pools_are_named() -> Result<()> {
     let start = Instant::now();
     let error = fixture.provider(template("nope"))?.get_or_create(&Wanted::default()).await.unwrap_err();
     ensure!(matches!(cause(&error), Some(Error::TemplateNotFound { template, .. }) if template == "nope"), "{error}");
+    let lists_them = format!("'kubectl get sandboxtemplates -n {}' lists them", fixture.namespace.name());
+    for hint in [lists_them.as_str(), "'podbay install agent-sandbox' prints one"] {
+        ensure!(error.to_string().contains(hint), "{error} lacks {hint:?}");
+    }
     let config = Config { warm_pool_name: Some("no-pool".into()), ..template("nope") };
     let error = fixture.provider(config)?.get_or_create(&Wanted::default()).await.unwrap_err();
     ensure!(matches!(cause(&error), Some(Error::WarmPoolNotFound { pool, .. }) if pool == "no-pool"), "{error}");
