@@ -14,7 +14,7 @@ pub fn missing(reference: &str) -> Option<String> {
     let found = match path.ends_with(".rs") {
         _ if test.is_empty() => true,
         true => is_rust_test(&source, test),
-        false => ["def ", "class ", "test(\"", "it(\""].iter().any(|before| defines(&source, before, test)),
+        false => ["def ", "class ", "test(\"", "it(\"", ")(\""].iter().any(|before| defines(&source, before, test)),
     };
     (!found).then(|| format!("{path} has no test {test}"))
 }
