@@ -211,14 +211,12 @@ async fn a_client_without_rights_uses_sandboxes_that_exist() {
     let test = "a_client_without_rights_uses_sandboxes_that_exist";
     place.run_inside(test, &[]).await;
     // An account that may read claims needn't be told the Sandboxes' names.
-    let rights = "rules: [{apiGroups: [extensions.agents.x-k8s.io], resources: [sandboxclaims], verbs: [get]}]";
-    let (rbac, name) = ("apiVersion: rbac.authorization.k8s.io/v1", place.namespace.name());
-    let manifests = format!(
-        "{rbac}\nkind: Role\nmetadata: {{name: claims, namespace: {name}}}\n{rights}\n---\n{rbac}\nkind: RoleBinding\nmetadata: \
-         {{name: claims, namespace: {name}}}\nroleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: \
-         claims}}\nsubjects: [{{kind: ServiceAccount, name: test}}]\n"
-    );
-    place.cluster.apply(&manifests).unwrap();
+    let install = Install {
+        namespace: place.namespace.name().into(),
+        account: "test".into(),
+        ..Install::new(Features { only_claims_names: true, ..Features::default() }.needs())
+    };
+    place.cluster.apply(&install.manifests().unwrap()).unwrap();
     place.run_inside(test, &[("PODBAY_TEST_READS_CLAIMS", "1")]).await;
     for (claim, _) in &place.sandboxes {
         assert!(place.owner.delete(claim).await.unwrap());

@@ -20,6 +20,8 @@ pub struct Features {
     pub tunnel: Option<String>,
     /// Sandboxes are reached by the address of a Gateway in this namespace.
     pub gateway: Option<String>,
+    /// Sandboxes that others created are used by their claims' names through the router, and nothing else is done.
+    pub only_claims_names: bool,
 }
 
 impl Features {
@@ -30,6 +32,7 @@ impl Features {
         Self {
             templates: config.warm_pool_name.is_none(),
             creates_pools: false,
+            only_claims_names: false,
             suspends: config.resume,
             without_exec: config.runtime == Runtime::Stock,
             tunnel: (way == Some(Way::Tunnel)).then(|| config.router_namespace.clone()),
@@ -76,6 +79,9 @@ impl Features {
         ];
         if self.without_exec {
             rights.retain(|right| right.resource != "pods/exec");
+        }
+        if self.only_claims_names {
+            rights = vec![right(EXTENSIONS_GROUP, "sandboxclaims", &["get"], "The name of a claim's Sandbox.")];
         }
         if self.creates_pools {
             rights.push(right(EXTENSIONS_GROUP, "sandboxtemplates", &["get"], "To check that a template exists."));
@@ -137,6 +143,8 @@ mod tests {
         assert!(verbs(&stock, "pods/exec").is_empty());
         assert!(verbs(&Features { suspends: true, ..plain.clone() }, "sandboxes").contains(&"patch"));
         assert!(verbs(&Features { creates_pools: true, ..plain.clone() }, "sandboxwarmpools").contains(&"create"));
+        let names = Features { only_claims_names: true, ..plain.clone() }.rights();
+        assert!(names.len() == 1 && names[0].resource == "sandboxclaims" && names[0].verbs == ["get"], "{names:?}");
         let every = plain.rights().into_iter().chain(reaper_rights()).chain(tunnel_rights());
         for right in every {
             assert!(right.resource != "secrets" && !right.verbs.contains(&"*"), "{right:?}");

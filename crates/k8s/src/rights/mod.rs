@@ -1,5 +1,6 @@
 //! What modes need on a cluster. `podbay install` grants these rights, `podbay doctor` checks them, and the tests run with
-//! them: there is no other list.
+//! them: there is no other list. What YAML has to repeat, in deploy/ and for the accounts of Python and TypeScript tests, is
+//! compared with this one by tests.
 
 #[cfg(test)]
 mod roles_of_tests;

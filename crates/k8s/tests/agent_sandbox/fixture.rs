@@ -19,8 +19,15 @@ pub(crate) struct Fixture {
 }
 
 /// Everything that this mode can do through exec.
-pub(crate) const ALL: Features =
-    Features { templates: true, creates_pools: true, suspends: true, without_exec: false, tunnel: None, gateway: None };
+pub(crate) const ALL: Features = Features {
+    templates: true,
+    creates_pools: true,
+    suspends: true,
+    without_exec: false,
+    tunnel: None,
+    gateway: None,
+    only_claims_names: false,
+};
 
 impl Fixture {
     /// Nothing where no cluster can run.

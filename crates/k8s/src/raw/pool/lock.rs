@@ -241,16 +241,16 @@ mod tests {
 
     use super::*;
     use crate::cluster::Cluster;
-    use crate::raw::Config;
     use crate::raw::namespace::SandboxNamespace;
     use crate::raw::pool::Pool;
+    use crate::raw::{Config, Features};
 
     /// A full pool was written to by nobody, so that nothing told it from one whose programs are gone.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_pool_that_is_looked_after_says_so_and_stays_with_its_holder() -> anyhow::Result<()> {
         let Some(cluster) = rig::cluster().await? else { return Ok(()) };
-        let rules = vec![rig::rule("coordination.k8s.io", ["leases"], ["create", "get", "patch"])];
-        let namespace = cluster.namespace(rules).await?;
+        let needs = Features { pool: true, ..Features::default() }.needs();
+        let namespace = cluster.namespace(needs.policy_rules()).await?;
         let config = Arc::new(Config { warm_pool_size: 1, ..Config::default() });
         let pool = || {
             let namespace = SandboxNamespace::new(Cluster::with_client(namespace.client(), namespace.name()));
