@@ -120,7 +120,9 @@ async fn a_podbayd_that_floods_holds_nobody() {
     let (_dir, sandbox) = teller(Tale::Flood);
     let mut exec = sandbox.spawn(Command { timeout_ms: 1, grace_ms: 1, ..Command::shell("true") }).await.unwrap();
     // Until the deadline the caller takes what there is; a caller that doesn't read keeps the flood waiting.
-    tokio::time::sleep(Duration::from_secs(14)).await;
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(14)).await;
+    tokio::time::resume();
     let mut events = 0_u64;
     let error = loop {
         match exec.next().await {

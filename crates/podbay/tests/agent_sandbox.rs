@@ -109,9 +109,13 @@ async fn passes_with(cluster: &Cluster, connection: Connection, config: Config) 
     let claims = AgentSandbox::new(cluster, config).unwrap();
     let made = claims.get_or_create(&Wanted::default()).await.unwrap();
     suite::all(&made.sandbox).await;
+    let soak = std::env::var_os("PODBAY_SOAK").is_some();
     if connection.is_through_router() {
-        many_connections(&claims, &made.id).await;
-        if std::env::var_os("PODBAY_SOAK").is_some() {
+        // A URL and a Gateway lead to the same router. The Python router gets as many from a hundred sandboxes.
+        if soak || connection == Connection::Tunnel {
+            many_connections(&claims, &made.id).await;
+        }
+        if soak {
             // Longer than a router lets any other request take.
             assert_eq!(made.sandbox.run("sleep 200; echo over").await.unwrap().text(), "over\n");
         }

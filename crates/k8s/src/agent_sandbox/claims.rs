@@ -38,6 +38,9 @@ use crate::sandbox_spec::SandboxSpec;
 const ATTEMPTS: usize = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// The end of a sandbox in use is moved when one of so many parts of its idle time is over: half of it.
+pub(super) const RENEWAL: u32 = 2;
+
 /// How an attempt to create a claim ended.
 pub(super) enum Creation {
     /// This request created it.
@@ -51,11 +54,14 @@ pub(super) enum Creation {
 pub(super) struct Claims {
     pub(super) api: Api<SandboxClaim>,
     pub(super) cluster: Cluster,
+    /// When the end of a sandbox in use is moved.
+    pub(super) renewal: u32,
 }
 
 impl Claims {
     pub(super) fn new(cluster: &Cluster) -> Self {
-        Self { api: Api::namespaced(cluster.client.clone(), &cluster.namespace), cluster: cluster.clone() }
+        let api = Api::namespaced(cluster.client.clone(), &cluster.namespace);
+        Self { api, cluster: cluster.clone(), renewal: RENEWAL }
     }
 
     /// Creates a claim on a pool.
@@ -123,7 +129,7 @@ impl Claims {
     /// Moves the end of a sandbox that is about to be used, unless most of its idle time is left.
     async fn extend(&self, claim: SandboxClaim) -> Result<SandboxClaim> {
         let now = self.cluster.now().await?;
-        match renewed(&claim, now, now) {
+        match renewed(&claim, now, now, self.renewal) {
             Some(end) => self.set_shutdown_time(&claim, Some(end)).await,
             None => Ok(claim),
         }
@@ -190,7 +196,7 @@ impl Claims {
     pub(super) async fn used_at(&self, name: &str, used: Timestamp) -> Result<SandboxClaim> {
         // Others may have moved it further.
         let claim = self.find(name).await?;
-        let Some(end) = renewed(&claim, used, self.cluster.now().await?) else { return Ok(claim) };
+        let Some(end) = renewed(&claim, used, self.cluster.now().await?, self.renewal) else { return Ok(claim) };
         let change = json!({
             "metadata": {"annotations": {LAST_USED: used.to_string()}},
             "spec": {"lifecycle": {"shutdownTime": Time(end), "shutdownPolicy": "Delete"}},
@@ -287,15 +293,15 @@ fn end(limits: LifetimeLimits, began: Timestamp, used: Timestamp) -> Option<Time
     limits.expires_ms(millis(began), Some(millis(used))).and_then(from_millis)
 }
 
-/// The new end of a sandbox that was used at some time, if moving it is worth a write: less than half of its idle time is
-/// left.
-pub(super) fn renewed(claim: &SandboxClaim, used: Timestamp, now: Timestamp) -> Option<Timestamp> {
+/// The new end of a sandbox that was used at some time, if moving it is worth a write: one of `renewal` parts of its idle time
+/// is over.
+pub(super) fn renewed(claim: &SandboxClaim, used: Timestamp, now: Timestamp, renewal: u32) -> Option<Timestamp> {
     let limits = claim.limits();
     let idle = Duration::from_secs(limits.idle_ttl?);
     let new = end(limits, claim.began()?, used)?;
     let Some(old) = claim.shutdown_time() else { return Some(new) };
     let left = Duration::try_from(old.0.duration_since(now)).unwrap_or_default();
-    (left < idle / 2 && new > old.0).then_some(new)
+    (left < idle - idle / renewal && new > old.0).then_some(new)
 }
 
 /// The end of a sandbox that nobody can use for now: only its whole lifetime counts.
@@ -380,6 +386,7 @@ mod tests {
     #[test]
     fn a_sandboxs_end_moves_when_half_of_its_idle_time_is_over() {
         let (claim, began) = claim(100, None, 100);
+        let renewed = |claim: &SandboxClaim, used, now| renewed(claim, used, now, RENEWAL);
         assert_eq!(renewed(&claim, after(began, 40), after(began, 40)), None);
         assert_eq!(renewed(&claim, after(began, 60), after(began, 60)), Some(after(began, 160)));
         // It counts when it was used, not when that was noticed.
@@ -390,7 +397,7 @@ mod tests {
     #[test]
     fn a_sandbox_never_outlives_its_whole_lifetime() {
         let (limited, began) = claim(100, Some(120), 100);
-        assert_eq!(renewed(&limited, after(began, 60), after(began, 60)), Some(after(began, 120)));
+        assert_eq!(renewed(&limited, after(began, 60), after(began, 60), RENEWAL), Some(after(began, 120)));
         assert_eq!(end_while_suspended(&limited), Some(after(began, 120)));
         assert_eq!(end_while_suspended(&claim(100, None, 100).0), None);
     }

@@ -50,6 +50,23 @@ pub struct AgentSandbox {
     addresses: Option<Arc<PodAddresses>>,
     /// The router to upstream's runtime, where that one's API leads to podbayd.
     stock: Option<Arc<Router>>,
+    timing: Timing,
+}
+
+/// Intervals that aren't settings: tests can't wait for the usual ones.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy)]
+pub struct Timing {
+    /// How often podbayd is asked at least whether a sandbox is used, while somebody has it open.
+    pub heartbeat: Duration,
+    /// The end of a sandbox in use is moved when one of so many parts of its idle time is over.
+    pub renewal: u32,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self { heartbeat: heartbeat::LONGEST, renewal: claims::RENEWAL }
+    }
 }
 
 impl AgentSandbox {
@@ -62,7 +79,15 @@ impl AgentSandbox {
         let stock = config.stock_runtime()?.map(|(way, router)| Router::new(cluster, way, &router)).transpose()?;
         let addresses = if stock.is_some() { None } else { PodAddresses::new(cluster, config.addresses())? };
         let (claims, found_pool, stock) = (Claims::new(cluster), Arc::default(), stock.map(Arc::new));
-        Ok(Self { claims, config: Arc::new(config), found_pool, addresses, stock })
+        Ok(Self { claims, config: Arc::new(config), found_pool, addresses, stock, timing: Timing::default() })
+    }
+
+    /// The same provider with other intervals.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_timing(self, timing: Timing) -> Self {
+        let claims = Claims { renewal: timing.renewal, ..self.claims };
+        Self { claims, timing, ..self }
     }
 
     /// Asks the API server whether it would admit a claim with this configuration. Nothing is created.

@@ -52,7 +52,7 @@ impl Reaped for Raw {
         match lease::is_unfinished(lease) {
             true => !lease::startup_is_over(lease, now, self.startup()),
             // Whoever claims a pod of a pool doesn't write to the Lease again.
-            false => pod.is_none() && lease::is_being_claimed(lease, now),
+            false => pod.is_none() && lease::is_being_claimed(lease, now, self.timing.claiming),
         }
     }
 

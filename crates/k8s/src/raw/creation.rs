@@ -171,7 +171,7 @@ impl Raw {
     /// How long a creator may take. It is written into the Lease, for reapers that are configured differently.
     pub(super) fn startup(&self) -> Duration {
         let setup = if self.config.setup_script.is_some() { setup::LONGEST } else { Duration::ZERO };
-        Duration::from_secs(self.config.startup_timeout) + setup + lease::CLAIMING
+        Duration::from_secs(self.config.startup_timeout) + setup + self.timing.claiming
     }
 
     /// Opens a session to a pod while it is being claimed: that takes longer than anything else.
@@ -349,7 +349,7 @@ impl Raw {
         let Some(pod) = claim::claim(namespace, lease, &spec.metadata, limits.ttl, &candidate).await? else {
             return Ok(ClaimOutcome::Taken);
         };
-        if written.elapsed() > lease::CLAIMING / 2 {
+        if written.elapsed() > self.timing.claiming / 2 {
             // It took so long that the reaper may have taken the Lease for an abandoned one. The pod is deleted with it.
             namespace.leases.attach(&spec.name).await.and_then(|newer| {
                 match newer.metadata.uid == lease.metadata.uid {

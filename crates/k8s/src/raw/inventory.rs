@@ -144,7 +144,7 @@ impl Raw {
                 Phase::Running
             }
             Some(_) => Phase::Pending,
-            None if unfinished || lease::is_being_claimed(lease, now) => Phase::Pending,
+            None if unfinished || lease::is_being_claimed(lease, now, self.timing.claiming) => Phase::Pending,
             None => Phase::Terminated,
         }
     }

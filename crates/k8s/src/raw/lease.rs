@@ -49,7 +49,7 @@ use crate::sandbox_object::{self, Deletion, SandboxObject, SandboxObjects};
 const ATTEMPTS: usize = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a Lease may name a pod of a pool without owning it: a claim is under way.
+/// How long a Lease may name a pod of a pool without owning it, by default: a claim is under way.
 pub(crate) const CLAIMING: Duration = Duration::from_secs(30);
 
 /// The pod that a Lease names: its name from the beginning, its UID once it exists. Because the name is known beforehand, any
@@ -317,9 +317,9 @@ pub(crate) fn is_unfinished(lease: &Lease) -> bool {
     Holder::of(lease).is_some_and(|holder| holder.uid.is_none())
 }
 
-/// Whether a Lease that names a pod of a pool, and doesn't own it, may still get it.
-pub(crate) fn is_being_claimed(lease: &Lease, now: Timestamp) -> bool {
-    last_written(lease).is_some_and(|written| age(written, now) < CLAIMING)
+/// Whether a Lease that names a pod of a pool, and doesn't own it, may still get it. A claim takes no longer than `within`.
+pub(crate) fn is_being_claimed(lease: &Lease, now: Timestamp, within: Duration) -> bool {
+    last_written(lease).is_some_and(|written| age(written, now) < within)
 }
 
 /// Whether the creator of the sandbox's pod should be done by now. Leases of older versions don't say how long that may

@@ -74,6 +74,8 @@ pub struct Timing {
     pub pull_patience: Duration,
     /// How long an idle sandbox's podbayd may be silent, unless the idle limit is longer.
     pub reaper_silence: Duration,
+    /// How long a Lease may name a pod of a pool without owning it.
+    pub claiming: Duration,
 }
 
 impl Default for Timing {
@@ -83,6 +85,7 @@ impl Default for Timing {
             reaper_run: reaper::RUN,
             pull_patience: PULL_PATIENCE,
             reaper_silence: reaper::SILENCE,
+            claiming: lease::CLAIMING,
         }
     }
 }

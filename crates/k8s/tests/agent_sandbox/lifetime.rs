@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use podbay_client::provider::{Phase, Provider, Wanted};
+use podbay_k8s::agent_sandbox::Timing;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::fixture::{ALL, Fixture, eventually, template, wanted};
 
@@ -12,28 +14,34 @@ use crate::fixture::{ALL, Fixture, eventually, template, wanted};
 async fn what_is_idle_ends_and_what_is_busy_stays() -> Result<()> {
     let Some(fixture) = Fixture::new(ALL).await? else { return Ok(()) };
     fixture.template("debian", rig::DEBIAN, json!({})).await?;
-    fixture.pool("debian", "debian", 2).await?;
-    let provider = fixture.provider(template("debian"))?;
-    // Renewed at half of it: a busy machine may be late by the other half.
-    let idle_ttl = Some(Duration::from_secs(30));
-    let idle = provider.get_or_create(&Wanted { idle_ttl, ..wanted("pb-idle") }).await?;
-    let busy = provider.get_or_create(&Wanted { idle_ttl, ..wanted("pb-busy") }).await?;
-    let command = busy.sandbox.run("sleep 70; echo survived");
-    let ended = eventually("the idle sandbox is gone", || async {
-        Ok(provider.list(&Default::default()).await?.sandboxes.iter().all(|one| one.id != "pb-idle"))
-    });
-    let (output, ended) = tokio::join!(command, ended);
-    ended?;
-    ensure!(output?.text() == "survived\n");
-    ensure!(matches!(provider.reconnect("pb-idle").await, Err(podbay_client::Error::SandboxNotFound(_))));
-    drop(idle);
+    fixture.pool("debian", "debian", 3).await?;
+    // Renewed when a sixteenth of it is over: a busy machine may be late by almost all of it.
+    let timing = Timing { heartbeat: Duration::from_millis(500), renewal: 16 };
+    let provider = fixture.provider(template("debian"))?.with_timing(timing);
+    let idle_ttl = Duration::from_secs(20);
+    let lasting = |name: &str| Wanted { idle_ttl: Some(idle_ttl), ..wanted(name) };
+    let idle = provider.get_or_create(&lasting("pb-idle")).await?;
+    let busy = provider.get_or_create(&lasting("pb-busy")).await?;
+    let command = busy.sandbox.start("sleep 600").await?;
+    // What nobody renews has ended by then.
+    let first_end = Instant::now() + idle_ttl;
     // A whole lifetime ends whatever happens. On a busy machine seconds of it pass before the sandbox is there.
     let ttl = Some(Duration::from_secs(15));
     let short = provider.get_or_create(&Wanted { ttl, ..wanted("pb-short") }).await?;
-    let error = short.sandbox.run("sleep 60").await;
-    ensure!(error.is_err() || !error?.success());
+    let ended = short.sandbox.run("sleep 600").await;
+    ensure!(ended.is_err() || !ended?.success());
+    eventually("the idle sandbox is gone", || async {
+        Ok(provider.list(&Default::default()).await?.sandboxes.iter().all(|one| one.id != "pb-idle"))
+    })
+    .await?;
+    ensure!(matches!(provider.reconnect("pb-idle").await, Err(podbay_client::Error::SandboxNotFound(_))));
+    drop(idle);
+    tokio::time::sleep_until(first_end + Duration::from_secs(2)).await;
+    let commands = busy.sandbox.commands(true).await.context("the sandbox is gone")?;
+    ensure!(commands.iter().any(|one| one.id == command.id), "the command is gone");
+    ensure!(provider.delete("pb-busy").await?);
     drop(busy);
-    fixture.only_pools_are_left(2).await
+    fixture.only_pools_are_left(3).await
 }
 
 /// A name whose sandbox is about to end, or has just ended, gives a new one.
