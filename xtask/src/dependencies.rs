@@ -216,6 +216,6 @@ mod tests {
         assert_eq!(names(bans(&deny, &packages)), ["bad"]);
         assert_eq!(names(sources(&deny, &packages)), ["bad"]);
         let twice = duplicates(&deny, &packages);
-        assert!(twice.len() == 2 && twice[0].starts_with("three is there") && twice[1].contains("old@1"), "{twice:?}");
+        assert!(twice.len() == 2 && twice[0].starts_with("three is used") && twice[1].contains("old@1"), "{twice:?}");
     }
 }

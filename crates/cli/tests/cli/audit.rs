@@ -93,7 +93,7 @@ fn a_log_that_cant_be_written_is_said_once() {
     assert!(audited(&home, &["create", "--name", "box"]).output().unwrap().status.success());
     let log = std::fs::File::open(home.path().join("audit.jsonl")).unwrap();
     // A directory takes its place while the client runs.
-    let mut client = audited(&home, &["exec", "box", "--", "sh", "-c", "echo begun; cat"])
+    let mut client = audited(&home, &["exec", "--interactive", "box", "--", "sh", "-c", "echo begun; cat"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

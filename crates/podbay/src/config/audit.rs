@@ -1,5 +1,6 @@
 //! From settings to the audit log.
 
+use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
 use podbay_client::mount::MountSpec;
@@ -98,12 +99,13 @@ fn real(path: &Path) -> PathBuf {
 fn starts_with(file: &Path, directory: &Path) -> bool {
     // An absolute path keeps its `..`, which only matters where it doesn't exist.
     let mut names = file.components();
-    directory.components().all(|wanted| match (names.next(), wanted) {
-        (Some(name), Component::Normal(wanted)) if wanted.to_string_lossy().contains(ID) => {
-            matches!(name, Component::Normal(_))
-        }
+    let by_id = |name: &OsStr| name.to_string_lossy().contains(ID);
+    let starts = directory.components().all(|wanted| match (names.next(), wanted) {
+        (Some(name), Component::Normal(wanted)) if by_id(wanted) => matches!(name, Component::Normal(_)),
         (name, wanted) => name == Some(wanted),
-    })
+    });
+    // Where the log is, there can be no sandbox's workspace.
+    starts && (names.next().is_some() || !directory.file_name().is_some_and(by_id))
 }
 
 #[cfg(test)]
