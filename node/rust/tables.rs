@@ -1,7 +1,7 @@
 //! The core's tables: operations, settings, errors. Tests compare the package with them.
 
 use napi_derive::napi;
-use podbay::config::{Kind, SETTINGS};
+use podbay::config::{SETTINGS, SettingKind};
 use podbay::{ErrorName, OPERATIONS};
 
 /// One setting, as `SETTINGS` lists it.
@@ -42,7 +42,7 @@ pub fn settings() -> Vec<Setting> {
         variable: setting.variable(),
         kind: setting.kind.name(),
         choices: match setting.kind {
-            Kind::Choice(choices) => words(choices),
+            SettingKind::Choice(choices) => words(choices),
             _ => Vec::new(),
         },
         help: setting.help.to_owned(),

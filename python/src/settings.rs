@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use podbay::config::{Config, ConfigError, Kind, MODES, SETTINGS};
+use podbay::config::{Config, ConfigError, MODES, SETTINGS, SettingKind};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDelta, PyDict, PyFloat, PyInt, PyList, PyMapping, PyMappingMethods, PyString, PyTuple};
@@ -38,7 +38,7 @@ pub fn table() -> Vec<Setting> {
         variable: setting.variable(),
         kind: setting.kind.name(),
         choices: match setting.kind {
-            Kind::Choice(words) => words.to_vec(),
+            SettingKind::Choice(words) => words.to_vec(),
             _ => Vec::new(),
         },
         help: setting.help,

@@ -2,7 +2,7 @@
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches};
-use podbay::config::{Config, Kind, MODES, SETTINGS, Setting};
+use podbay::config::{Config, MODES, SETTINGS, Setting, SettingKind};
 use podbay::quantity::parse_size;
 
 use crate::failure::Failure;
@@ -48,9 +48,9 @@ fn flag(name: &'static str, rows: &[&'static Setting]) -> Arg {
     let Some(first) = rows.first().copied() else { return arg };
     let arg = arg.value_name(first.flag.map_or("VALUE", |flag| flag.value));
     match first.kind {
-        Kind::Choice(words) => arg.value_parser(PossibleValuesParser::new(words)),
-        Kind::Mounts => arg.action(ArgAction::Append),
-        Kind::Map => arg.action(ArgAction::Append).value_parser(|text: &str| {
+        SettingKind::Choice(words) => arg.value_parser(PossibleValuesParser::new(words)),
+        SettingKind::Mounts => arg.action(ArgAction::Append),
+        SettingKind::Map => arg.action(ArgAction::Append).value_parser(|text: &str| {
             crate::quantity::pair(text)?;
             Ok::<_, String>(text.to_owned())
         }),
@@ -67,12 +67,12 @@ fn help(rows: &[&'static Setting]) -> String {
         letter.make_ascii_uppercase();
     }
     let example = match first.kind.of_limit() {
-        Kind::Size => "; such as 512MiB",
-        Kind::Time => "; such as 90s, 15m or 2h",
+        SettingKind::Size => "; such as 512MiB",
+        SettingKind::Time => "; such as 90s, 15m or 2h",
         _ => "",
     };
-    let lifted = if matches!(first.kind, Kind::Limit(_)) { ", or none" } else { "" };
-    let repeatable = if matches!(first.kind, Kind::Map | Kind::Mounts) { "; repeatable" } else { "" };
+    let lifted = if matches!(first.kind, SettingKind::Limit(_)) { ", or none" } else { "" };
+    let repeatable = if matches!(first.kind, SettingKind::Map | SettingKind::Mounts) { "; repeatable" } else { "" };
     let mode = match rows {
         [only] if only.modes().len() == 1 && first.flag.is_none_or(|flag| !flag.global) => {
             format!(" (mode {})", only.modes().join(", "))
@@ -100,13 +100,13 @@ impl Given {
         let flag = format!("--{}", self.name);
         let row = rows_of(self.name).find(|row| row.modes().contains(&mode.as_str()));
         let Some(row) = row else { return Err(self.other_mode(&mode)) };
-        let is_size = rows_of(self.name).next().is_some_and(|first| first.kind.of_limit() == Kind::Size);
+        let is_size = rows_of(self.name).next().is_some_and(|first| first.kind.of_limit() == SettingKind::Size);
         for value in &self.values {
             match row.kind {
-                Kind::List | Kind::Mounts => config.add_item(&flag, row.key, value)?,
-                Kind::Map => config.add_pair(&flag, row.key, value.split_once('=').unwrap_or((value, "")))?,
+                SettingKind::List | SettingKind::Mounts => config.add_item(&flag, row.key, value)?,
+                SettingKind::Map => config.add_pair(&flag, row.key, value.split_once('=').unwrap_or((value, "")))?,
                 // Kubernetes' own MB isn't ours.
-                Kind::Quantity if is_size => match parse_size(value) {
+                SettingKind::Quantity if is_size => match parse_size(value) {
                     Ok(bytes) => config.set_by(&flag, row.key, &bytes.to_string())?,
                     Err(_) => config.set_by(&flag, row.key, value)?,
                 },

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use measure::{Samples, Table, rate, show};
 use podbay_client::files::{Download, Glob, Grep, Ls, Read, Stat, Write};
-use podbay_client::{Meter, Sandbox};
+use podbay_client::{Event, Meter, Sandbox};
 use support::Daemon;
 
 #[tokio::main]
@@ -180,6 +180,8 @@ async fn transfers(sandbox: &Sandbox, daemon: &Daemon) {
     .await;
     table.figure("**podbay: 1 GiB download**", rate(SIZE, down.p50()));
     table.figure("read, p95, during a 1 GiB upload", reads_during_upload(sandbox, &local).await);
+    let followed = Samples::of(3, |_| follow(sandbox)).await;
+    table.figure("podbay: 256 MiB of a command's output, followed", rate(OUTPUT, followed.p50()));
     let files: Vec<_> = (0..10_000)
         .map(|number| (Write::new(format!("many/{number}")), bytes::Bytes::from(vec![b'x'; 1024])))
         .collect();
@@ -198,6 +200,20 @@ async fn transfers(sandbox: &Sandbox, daemon: &Daemon) {
         });
     });
     table.figure("baseline: 10,000 plain writes and renames", show(floor.p50()));
+}
+
+/// How much output the followed command has.
+const OUTPUT: u64 = 256 << 20;
+
+async fn follow(sandbox: &Sandbox) {
+    let mut exec = sandbox.spawn(format!("head -c {OUTPUT} /dev/zero")).await.unwrap();
+    let mut received = 0;
+    while let Some(event) = exec.next().await.unwrap() {
+        if let Event::Output(_, bytes) = event {
+            received += bytes.len() as u64;
+        }
+    }
+    assert_eq!(received, OUTPUT);
 }
 
 fn socket_copy(from: &Path, to: &Path) {

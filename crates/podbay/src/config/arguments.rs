@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use super::setting::{Kind, SETTINGS, Setting};
+use super::setting::{SETTINGS, Setting, SettingKind};
 use super::{Config, ConfigError};
 
 /// Names that earlier packages used, and the settings that they stand for.
@@ -37,7 +37,7 @@ fn full_key(mode: &str, name: &str) -> String {
     SETTINGS.iter().find(named).map_or_else(unknown, |setting| setting.key.to_owned())
 }
 
-impl Kind {
+impl SettingKind {
     /// Its name in the packages' tables of settings; a limit has that of what is limited.
     pub fn name(self) -> String {
         match self.of_limit() {

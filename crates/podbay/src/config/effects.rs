@@ -8,7 +8,7 @@
 mod named_tests;
 
 use super::providers::SHARED_WITH_CLUSTER;
-use super::setting::{Kind, SETTINGS, Setting};
+use super::setting::{SETTINGS, Setting, SettingKind};
 use super::*;
 
 /// Lines of a setting, a mode or `any`, and the test that sees the setting take effect.
@@ -39,24 +39,24 @@ fn example(setting: &Setting) -> &'static str {
     match (setting.key, setting.kind.of_limit()) {
         ("raw.affinity", _) => r#"{"nodeAffinity": {}}"#,
         ("raw.env_from", _) => r#"{"A": {"secretKeyRef": {"name": "s", "key": "k"}}}"#,
-        (_, Kind::Choice(words)) => words.iter().find(|word| Some(**word) != setting.default).unwrap(),
-        (_, Kind::Text | Kind::Secret | Kind::List) => "/x",
-        (_, Kind::Flag) => {
+        (_, SettingKind::Choice(words)) => words.iter().find(|word| Some(**word) != setting.default).unwrap(),
+        (_, SettingKind::Text | SettingKind::Secret | SettingKind::List) => "/x",
+        (_, SettingKind::Flag) => {
             if setting.default == Some("true") {
                 "false"
             } else {
                 "true"
             }
         }
-        (_, Kind::Count | Kind::Id | Kind::Quantity) => "77",
-        (_, Kind::Real) => "1.5",
-        (_, Kind::Size) => "77MiB",
-        (_, Kind::Time) => "77s",
-        (_, Kind::Mounts) => "/usr:/x",
-        (_, Kind::Object) => r#"{"spec": {"hostname": "x"}}"#,
-        (_, Kind::Objects) => r#"[{"name": "x", "mountPath": "/x", "ports": [{"port": 53}]}]"#,
-        (_, Kind::Map) => "a=b",
-        (_, Kind::Limit(_)) => unreachable!("limits have no limits"),
+        (_, SettingKind::Count | SettingKind::Id | SettingKind::Quantity) => "77",
+        (_, SettingKind::Real) => "1.5",
+        (_, SettingKind::Size) => "77MiB",
+        (_, SettingKind::Time) => "77s",
+        (_, SettingKind::Mounts) => "/usr:/x",
+        (_, SettingKind::Object) => r#"{"spec": {"hostname": "x"}}"#,
+        (_, SettingKind::Objects) => r#"[{"name": "x", "mountPath": "/x", "ports": [{"port": 53}]}]"#,
+        (_, SettingKind::Map) => "a=b",
+        (_, SettingKind::Limit(_)) => unreachable!("limits have no limits"),
     }
 }
 

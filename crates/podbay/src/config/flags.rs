@@ -1,7 +1,7 @@
 //! Settings from a program's flags.
 
 use super::value::Value;
-use super::{Config, ConfigError, Kind, Layer, Setting, bad, lookup, unknown};
+use super::{Config, ConfigError, Layer, Setting, SettingKind, bad, lookup, unknown};
 
 impl Config {
     /// Sets a value as [`set`](Self::set) does, for a flag that errors and [`entries`](Self::entries) name as the source.
@@ -20,7 +20,7 @@ impl Config {
     /// When there is no such list, or the item is invalid.
     pub fn add_item(&mut self, flag: &str, key: &str, item: impl Into<String>) -> Result<(), ConfigError> {
         let setting = known(flag, key)?;
-        if !matches!(setting.kind, Kind::List | Kind::Mounts) {
+        if !matches!(setting.kind, SettingKind::List | SettingKind::Mounts) {
             return Err(bad(flag, key)("it isn't a list".to_owned()));
         }
         let mut list = self.list(key);
@@ -40,7 +40,7 @@ impl Config {
         (name, text): (impl Into<String>, impl Into<String>),
     ) -> Result<(), ConfigError> {
         let setting = known(flag, key)?;
-        if setting.kind != Kind::Map {
+        if setting.kind != SettingKind::Map {
             return Err(bad(flag, key)("it isn't a table".to_owned()));
         }
         let mut map = self.map(key);

@@ -30,7 +30,7 @@ pub use file::FILE;
 pub use mode::{MODES, Mode};
 pub(crate) use mode::{how_to_get_a_pool, how_to_suspend};
 use serde_json::Value as Json;
-pub use setting::{Flag, Kind, ProjectPower, SETTINGS, Setting};
+pub use setting::{Flag, ProjectPower, SETTINGS, Setting, SettingKind};
 use value::Value;
 
 use crate::policy::{CommandRules, Matching, Policy};

@@ -7,7 +7,7 @@ use podbay_client::mount::MountSpec;
 use podbay_client::quantity::{format_size, format_time, parse_quantity, parse_size, parse_time};
 use serde_json::Value as Json;
 
-use super::setting::Kind;
+use super::setting::SettingKind;
 
 /// A value, of whatever kind.
 #[derive(Clone, PartialEq)]
@@ -29,45 +29,45 @@ pub(super) enum Value {
 
 impl Value {
     /// From the text of a flag or of the environment.
-    pub(super) fn parse(kind: Kind, text: &str) -> Result<Self, String> {
+    pub(super) fn parse(kind: SettingKind, text: &str) -> Result<Self, String> {
         match kind {
-            Kind::Limit(_) if matches!(text, "none" | "unlimited") => Ok(Self::None),
-            Kind::Limit(kind) => match Self::parse(*kind, text) {
+            SettingKind::Limit(_) if matches!(text, "none" | "unlimited") => Ok(Self::None),
+            SettingKind::Limit(kind) => match Self::parse(*kind, text) {
                 // What lives for no time would be gone before it could be used.
                 Ok(Self::Time(Duration::ZERO)) => {
                     Err("the time has to be longer than 0; to lift the limit, use none".into())
                 }
                 read => read.map_err(|why| format!("{why}, or none")),
             },
-            Kind::Text => Ok(Self::Text(text.to_owned())),
-            Kind::Secret => Ok(Self::Secret(text.to_owned())),
-            Kind::Choice(words) if words.contains(&text) => Ok(Self::Text(text.to_owned())),
-            Kind::Choice(words) => Err(format!("{text:?} isn't one of {}", words.join(", "))),
-            Kind::Flag => match text {
+            SettingKind::Text => Ok(Self::Text(text.to_owned())),
+            SettingKind::Secret => Ok(Self::Secret(text.to_owned())),
+            SettingKind::Choice(words) if words.contains(&text) => Ok(Self::Text(text.to_owned())),
+            SettingKind::Choice(words) => Err(format!("{text:?} isn't one of {}", words.join(", "))),
+            SettingKind::Flag => match text {
                 "true" | "yes" | "1" | "on" => Ok(Self::Flag(true)),
                 "false" | "no" | "0" | "off" => Ok(Self::Flag(false)),
                 _ => Err(format!("{text:?} is neither true nor false")),
             },
-            Kind::Id if text == "none" => Ok(Self::None),
-            Kind::Object | Kind::Objects => {
+            SettingKind::Id if text == "none" => Ok(Self::None),
+            SettingKind::Object | SettingKind::Objects => {
                 let tree = serde_json::from_str(text).map_err(|error| format!("this isn't JSON: {error}"))?;
                 Self::from_json(kind, &tree)
             }
-            Kind::Count | Kind::Id => {
+            SettingKind::Count | SettingKind::Id => {
                 text.parse().map(Self::Number).map_err(|_| format!("{text:?} isn't a whole number"))
             }
-            Kind::Real => text
+            SettingKind::Real => text
                 .parse()
                 .ok()
                 .filter(|number: &f64| number.is_finite())
                 .map(Self::Real)
                 .ok_or_else(|| format!("{text:?} isn't a number")),
-            Kind::Size => parse_size(text).map(Self::Number),
-            Kind::Time => parse_time(text).map(|time| Self::Time(in_milliseconds(time))),
-            Kind::Quantity => parse_quantity(text).map(|_| Self::Text(text.to_owned())),
-            Kind::List => Ok(Self::List(items(text))),
-            Kind::Mounts => mounts(items(text)),
-            Kind::Map => items(text)
+            SettingKind::Size => parse_size(text).map(Self::Number),
+            SettingKind::Time => parse_time(text).map(|time| Self::Time(in_milliseconds(time))),
+            SettingKind::Quantity => parse_quantity(text).map(|_| Self::Text(text.to_owned())),
+            SettingKind::List => Ok(Self::List(items(text))),
+            SettingKind::Mounts => mounts(items(text)),
+            SettingKind::Map => items(text)
                 .into_iter()
                 .map(|item| match item.split_once('=') {
                     Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
@@ -79,34 +79,40 @@ impl Value {
     }
 
     /// From a file, or from another language.
-    pub(super) fn from_json(kind: Kind, value: &Json) -> Result<Self, String> {
+    pub(super) fn from_json(kind: SettingKind, value: &Json) -> Result<Self, String> {
         match (kind, value) {
-            (Kind::Limit(_) | Kind::Id, Json::Null) => Ok(Self::None),
-            (Kind::Limit(_), Json::String(text)) => Self::parse(kind, text),
-            (Kind::Limit(limited), value) => match Self::from_json(*limited, value)? {
+            (SettingKind::Limit(_) | SettingKind::Id, Json::Null) => Ok(Self::None),
+            (SettingKind::Limit(_), Json::String(text)) => Self::parse(kind, text),
+            (SettingKind::Limit(limited), value) => match Self::from_json(*limited, value)? {
                 Self::Time(Duration::ZERO) => Self::parse(kind, "0"),
                 limit => Ok(limit),
             },
-            (Kind::Object, tree @ (Json::Object(_) | Json::Null)) | (Kind::Objects, tree @ Json::Array(_)) => {
-                Ok(Self::Tree(tree.clone()))
-            }
-            (Kind::List, Json::Array(items)) => texts(items).map(Self::List),
-            (Kind::Mounts, Json::Array(items)) => mounts(texts(items)?),
-            (Kind::Map, Json::Object(table)) => {
+            (SettingKind::Object, tree @ (Json::Object(_) | Json::Null))
+            | (SettingKind::Objects, tree @ Json::Array(_)) => Ok(Self::Tree(tree.clone())),
+            (SettingKind::List, Json::Array(items)) => texts(items).map(Self::List),
+            (SettingKind::Mounts, Json::Array(items)) => mounts(texts(items)?),
+            (SettingKind::Map, Json::Object(table)) => {
                 let pair = |(name, value): (&String, &Json)| Ok((name.clone(), text(value)?));
                 table.iter().map(pair).collect::<Result<_, String>>().map(Self::Map)
             }
-            (Kind::Flag, Json::Bool(flag)) => Ok(Self::Flag(*flag)),
+            (SettingKind::Flag, Json::Bool(flag)) => Ok(Self::Flag(*flag)),
             // Other languages have times of less than a microsecond, which print as 1e-7.
-            (Kind::Time, Json::Number(number)) => match number.as_f64().map(Duration::try_from_secs_f64) {
+            (SettingKind::Time, Json::Number(number)) => match number.as_f64().map(Duration::try_from_secs_f64) {
                 Some(Ok(time)) => parse_time(&time.as_secs().to_string()).map(|_| Self::Time(in_milliseconds(time))),
                 _ => Err(format!("{number} isn't a time; use a number of seconds, or a text such as \"90s\"")),
             },
-            (Kind::Count | Kind::Id | Kind::Size | Kind::Real | Kind::Quantity, Json::Number(number)) => {
-                Self::parse(kind, &number.to_string())
-            }
             (
-                Kind::Text | Kind::Secret | Kind::Choice(_) | Kind::Id | Kind::Size | Kind::Time | Kind::Quantity,
+                SettingKind::Count | SettingKind::Id | SettingKind::Size | SettingKind::Real | SettingKind::Quantity,
+                Json::Number(number),
+            ) => Self::parse(kind, &number.to_string()),
+            (
+                SettingKind::Text
+                | SettingKind::Secret
+                | SettingKind::Choice(_)
+                | SettingKind::Id
+                | SettingKind::Size
+                | SettingKind::Time
+                | SettingKind::Quantity,
                 Json::String(text),
             ) => Self::parse(kind, text),
             // The value itself could be a secret in the wrong place.
@@ -115,7 +121,7 @@ impl Value {
     }
 
     /// As the provider's own configuration has it.
-    pub(super) fn to_json(&self, kind: Kind) -> Json {
+    pub(super) fn to_json(&self, kind: SettingKind) -> Json {
         match self {
             Self::Text(text) | Self::Secret(text) => text.as_str().into(),
             Self::Flag(flag) => (*flag).into(),
@@ -123,7 +129,7 @@ impl Value {
             Self::Time(time) => (time.as_secs() + u64::from(time.subsec_nanos() > 0)).into(),
             Self::Number(number) => (*number).into(),
             Self::Real(number) => (*number).into(),
-            Self::List(list) if kind == Kind::Mounts => list
+            Self::List(list) if kind == SettingKind::Mounts => list
                 .iter()
                 .filter_map(|text| text.parse::<MountSpec>().ok())
                 .filter_map(|mount| serde_json::to_value(mount).ok())
@@ -136,10 +142,10 @@ impl Value {
     }
 
     /// As [`from_json`](Self::from_json) reads it again.
-    pub(super) fn written(&self, kind: Kind) -> Json {
+    pub(super) fn written(&self, kind: SettingKind) -> Json {
         match self {
             Self::Time(time) => format_time(*time).into(),
-            Self::Number(_) if kind.of_limit() == Kind::Size => self.shown(kind).into(),
+            Self::Number(_) if kind.of_limit() == SettingKind::Size => self.shown(kind).into(),
             Self::None => "none".into(),
             Self::List(list) => list.as_slice().into(),
             other => other.to_json(kind),
@@ -159,12 +165,12 @@ impl Value {
 
     /// For people to read. What may be secret is left out: tokens, the values of variables, and structures, which may have
     /// variables in them.
-    pub(super) fn shown(&self, kind: Kind) -> String {
+    pub(super) fn shown(&self, kind: SettingKind) -> String {
         let names = |names: &mut dyn Iterator<Item = &String>| {
             names.map(|name| format!("{name}=…")).collect::<Vec<_>>().join(",")
         };
         match self {
-            Self::Number(number) if kind.of_limit() == Kind::Size => format_size(*number),
+            Self::Number(number) if kind.of_limit() == SettingKind::Size => format_size(*number),
             Self::Time(time) => format_time(*time),
             Self::Text(text) => text.clone(),
             Self::Secret(_) => "…".into(),
@@ -184,7 +190,7 @@ impl Value {
 /// Shows no more than people see: this is what ends up in logs.
 impl std::fmt::Debug for Value {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.shown(Kind::Text))
+        f.write_str(&self.shown(SettingKind::Text))
     }
 }
 
@@ -216,22 +222,22 @@ fn texts(items: &[Json]) -> Result<Vec<String>, String> {
 }
 
 /// What a kind wants to see in a file.
-fn expected(kind: Kind) -> String {
+fn expected(kind: SettingKind) -> String {
     match kind {
-        Kind::Text | Kind::Secret => "a string".into(),
-        Kind::Choice(words) => format!("one of {}", words.join(", ")),
-        Kind::Flag => "true or false".into(),
-        Kind::Count => "a whole number".into(),
-        Kind::Real => "a number".into(),
-        Kind::Size => "a number of bytes, or a string such as \"512MiB\"".into(),
-        Kind::Time => "a number of seconds, or a string such as \"90s\"".into(),
-        Kind::Quantity => "a Kubernetes quantity, such as \"500m\" or \"1Gi\"".into(),
-        Kind::List => "a list of strings".into(),
-        Kind::Mounts => "a list of mounts, such as [\"/data:/data:rw\"]".into(),
-        Kind::Id => "a whole number or \"none\"".into(),
-        Kind::Object | Kind::Map => "a table".into(),
-        Kind::Objects => "a list of tables".into(),
-        Kind::Limit(limited) => format!("{}, or \"none\"", expected(*limited)),
+        SettingKind::Text | SettingKind::Secret => "a string".into(),
+        SettingKind::Choice(words) => format!("one of {}", words.join(", ")),
+        SettingKind::Flag => "true or false".into(),
+        SettingKind::Count => "a whole number".into(),
+        SettingKind::Real => "a number".into(),
+        SettingKind::Size => "a number of bytes, or a string such as \"512MiB\"".into(),
+        SettingKind::Time => "a number of seconds, or a string such as \"90s\"".into(),
+        SettingKind::Quantity => "a Kubernetes quantity, such as \"500m\" or \"1Gi\"".into(),
+        SettingKind::List => "a list of strings".into(),
+        SettingKind::Mounts => "a list of mounts, such as [\"/data:/data:rw\"]".into(),
+        SettingKind::Id => "a whole number or \"none\"".into(),
+        SettingKind::Object | SettingKind::Map => "a table".into(),
+        SettingKind::Objects => "a list of tables".into(),
+        SettingKind::Limit(limited) => format!("{}, or \"none\"", expected(*limited)),
     }
 }
 

@@ -1,4 +1,4 @@
-use super::super::setting::{Kind, SETTINGS};
+use super::super::setting::{SETTINGS, SettingKind};
 use super::*;
 
 const FROM: &str = "podbay.toml";
@@ -20,17 +20,22 @@ fn line(key: &str, value: &str) -> String {
 }
 
 /// Some value of a kind.
-fn example(kind: Kind) -> String {
+fn example(kind: SettingKind) -> String {
     match kind {
-        Kind::Text | Kind::Secret => "\"x\"".into(),
-        Kind::Choice(words) => format!("{:?}", words[words.len() - 1]),
-        Kind::Flag => "true".into(),
-        Kind::Count | Kind::Id | Kind::Real | Kind::Size | Kind::Time | Kind::Quantity => "1".into(),
-        Kind::List | Kind::Mounts => "[\"/x\"]".into(),
-        Kind::Objects => "[]".into(),
-        Kind::Object => "{}".into(),
-        Kind::Map => "{ a = \"x\" }".into(),
-        Kind::Limit(kind) => example(*kind),
+        SettingKind::Text | SettingKind::Secret => "\"x\"".into(),
+        SettingKind::Choice(words) => format!("{:?}", words[words.len() - 1]),
+        SettingKind::Flag => "true".into(),
+        SettingKind::Count
+        | SettingKind::Id
+        | SettingKind::Real
+        | SettingKind::Size
+        | SettingKind::Time
+        | SettingKind::Quantity => "1".into(),
+        SettingKind::List | SettingKind::Mounts => "[\"/x\"]".into(),
+        SettingKind::Objects => "[]".into(),
+        SettingKind::Object => "{}".into(),
+        SettingKind::Map => "{ a = \"x\" }".into(),
+        SettingKind::Limit(kind) => example(*kind),
     }
 }
 
@@ -99,7 +104,7 @@ fn the_other_settings_only_narrow_in_a_project() {
 fn only_lowers(setting: &'static Setting) {
     let key = setting.key;
     let written =
-        |number: u64| if setting.kind == Kind::Quantity { format!("\"{number}\"") } else { number.to_string() };
+        |number: u64| if setting.kind == SettingKind::Quantity { format!("\"{number}\"") } else { number.to_string() };
     let (own, less, more) = (line(key, &written(80)), line(key, &written(40)), line(key, &written(160)));
     let amount = |config: &Config| config.get(key).unwrap().amount().unwrap();
     let full = amount(&read(&own, "").unwrap());
@@ -135,7 +140,7 @@ fn only_lowers(setting: &'static Setting) {
 fn only_adds(setting: &'static Setting) {
     let key = setting.key;
     let (own, project) = match setting.kind {
-        Kind::List => ("[\"/mine\"]", "[\"/theirs\", \"/mine\"]"),
+        SettingKind::List => ("[\"/mine\"]", "[\"/theirs\", \"/mine\"]"),
         _ => ("{ mine = \"1\" }", "{ mine = \"2\", theirs = \"3\" }"),
     };
     let mut config = read(&line(key, own), &line(key, project)).unwrap();
@@ -148,7 +153,7 @@ fn only_adds(setting: &'static Setting) {
     };
     check(&config);
     // An empty list removes nothing.
-    let empty = if setting.kind == Kind::List { "[]" } else { "{}" };
+    let empty = if setting.kind == SettingKind::List { "[]" } else { "{}" };
     let kept = read(&line(key, own), &line(key, empty)).unwrap().effective(setting).unwrap();
     assert_eq!(kept, read(&line(key, own), "").unwrap().effective(setting).unwrap());
     // Flags replace what the user's file says, and the project still only adds.
