@@ -1,6 +1,6 @@
 //! Channels: ways to reach the podbayd in a pod as a byte stream.
 //!
-//! How the stream is dialled differs: [`exec`] goes through pods/exec, [`in_cluster`] to the pod's own address. What a
+//! How the stream is dialled differs: [`exec`] goes through pods/exec, `in_cluster` to the pod's own address. What a
 //! failure to dial means to the session above is the same for all, and is decided here.
 
 mod address_failure;
