@@ -35,8 +35,8 @@ ROOT = f"{BASE}/bench"
 LARGE_OUTPUT = 8 << 20
 LEGEND = """
 Each backend has a claim on the same pool, whose pods run agent-sandbox's stock Python runtime. "podbay" is
-`podbay.compat.langchain_k8s`, at the pod's own address with a key or through `pods/exec`. langchain-k8s and the SDK that
-it uses, k8s-agent-sandbox, speak HTTP to the runtime at the pod's address.
+`podbay.compat.langchain_k8s`, at the pod's own address with a key or through `pods/exec`. langchain-k8s and the SDK
+that it uses, k8s-agent-sandbox, speak HTTP to the runtime at the pod's address.
 """
 # langchain-k8s on the same network path.
 ON_FILES, ON_COMMANDS = 15, 1.4
