@@ -78,7 +78,7 @@ class PodbayProvider(SandboxProvider):
         if leash is not None:
             _leashes[backend.id] = leash
             # At the end of this process, the leash notices by itself.
-            weakref.finalize(backend, _let_go, backend.id).atexit = False
+            weakref.finalize(backend, _let_go, backend.id, leash).atexit = False
         return backend
 
     def delete(self, *, sandbox_id: str, **params: Any) -> None:
@@ -107,10 +107,11 @@ class PodbayProvider(SandboxProvider):
         return {"mode": mode, **settings, **params}
 
 
-def _let_go(sandbox_id: str) -> None:
+def _let_go(sandbox_id: str, leash: Leash) -> None:
     """Deletes a sandbox whose backend is gone, as a local one ends with its object."""
-    leash = _leashes.pop(sandbox_id, None)
-    if leash is not None:
+    # Unless it was deleted, or a later backend of that id has a leash of its own.
+    if _leashes.get(sandbox_id) is leash:
+        del _leashes[sandbox_id]
         # Whoever collects garbage mustn't have to wait for a cluster.
         threading.Thread(target=leash.let_go, daemon=True).start()
 

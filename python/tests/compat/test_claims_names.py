@@ -366,18 +366,24 @@ def test_a_client_forgets_what_has_ended(monkeypatch):
             pass
 
         def destroy(self):
+            deleted.append(self.id)
             return True
 
+    deleted = []
     monkeypatch.setattr(podbay, "Sandbox", Native)
     client = SandboxClient()
     for _ in range(3):
         client.create_sandbox(warmpool="p").terminate()
     assert (client._active, client._unnamed) == ({}, set())
-    # One whose connection was closed exists, and is deleted at the end unless it has a name.
+    # One whose connection was closed exists, and is deleted with all others.
     unnamed, named = client.create_sandbox(warmpool="p"), client.create_sandbox(warmpool="p", claim_name="kept")
     unnamed.close_connection()
     named.close_connection()
-    assert (client._active, client._unnamed) == ({}, {("default", unnamed.sandbox_id)})
+    assert client.list_active_sandboxes() == []
+    deleted.clear()
+    client.delete_all()
+    assert sorted(deleted) == sorted([unnamed.sandbox_id, "kept"])
+    assert (client._active, client._unnamed) == ({}, set())
     # A handle that is closed late doesn't hide the one that took its place.
     first = client.get_sandbox("kept")
     second = client.create_sandbox(template="t", claim_name="kept", adopt_existing=True)

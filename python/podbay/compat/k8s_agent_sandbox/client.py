@@ -123,14 +123,16 @@ class SandboxClient:
 
     def delete_sandbox(self, claim_name: str, namespace: str = "default") -> None:
         """Deletes the sandbox of a claim. It isn't an error if it no longer exists."""
-        known = self._active.pop((namespace, claim_id(claim_name)), None)
-        self._unnamed.discard((namespace, claim_id(claim_name)))
-        if known is not None:
-            with self._tracing.span("delete_claim", claim=claim_id(claim_name)):
+        claim = claim_id(claim_name)
+        known = self._active.get((namespace, claim))
+        with self._tracing.span("delete_claim", claim=claim), translated():
+            if known is not None:
                 known.terminate()
-            return
-        with self._tracing.span("delete_claim", claim=claim_id(claim_name)), translated():
-            self._provider(namespace).delete(claim_id(claim_name))
+            else:
+                self._provider(namespace).delete(claim)
+        # Only now: what couldn't be deleted is tried again with the others.
+        self._active.pop((namespace, claim), None)
+        self._unnamed.discard((namespace, claim))
 
     def delete_all(self) -> None:
         """Deletes the sandboxes that this client is connected to."""
@@ -159,7 +161,7 @@ class SandboxClient:
 
     def _keep(self, native: podbay.Sandbox, namespace: str) -> Sandbox:
         sandbox = Sandbox(
-            native, namespace, self.connection_config, self.podbay_settings, self._tracing, on_close=self._forget
+            native, namespace, self.connection_config, self.podbay_settings, self._tracing, on_delete=self._forget
         )
         self._active[namespace, native.id] = sandbox
         return sandbox
@@ -169,5 +171,4 @@ class SandboxClient:
         # Another handle may have taken its place.
         if self._active.get(key) is sandbox:
             del self._active[key]
-        if sandbox.claim_name is None:
-            self._unnamed.discard(key)
+        self._unnamed.discard(key)

@@ -25,7 +25,7 @@ class Sandbox:
         connection_config: Any = None,
         podbay_settings: dict[str, Any] | None = None,
         tracing: Tracing | None = None,
-        on_close: Callable[[Sandbox], None] | None = None,
+        on_delete: Callable[[Sandbox], None] | None = None,
     ) -> None:
         self.native = native
         """The `podbay.Sandbox` behind this one."""
@@ -37,7 +37,7 @@ class Sandbox:
         """The settings with which Podbay reaches its cluster."""
         self._commands: CommandExecutor | None = CommandExecutor(native, tracing)
         self._files: Filesystem | None = Filesystem(native, tracing)
-        self._on_close = on_close
+        self._on_delete = on_delete
 
     def __repr__(self) -> str:
         return f"Sandbox({self.claim_name!r}, namespace={self.namespace!r})"
@@ -71,7 +71,6 @@ class Sandbox:
         """Closes the connection. The sandbox stays."""
         self._commands = self._files = None
         self.native.disconnect()
-        self._closed()
 
     def terminate(self) -> None:
         """Deletes the sandbox. It isn't an error if it no longer exists."""
@@ -80,11 +79,8 @@ class Sandbox:
             with translated():
                 self.native.destroy()
             self.claim_name = None
-            self._closed()
-
-    def _closed(self) -> None:
-        if self._on_close is not None:
-            self._on_close(self)
+            if self._on_delete is not None:
+                self._on_delete(self)
 
 
 class CommandExecutor:

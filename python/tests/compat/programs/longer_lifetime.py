@@ -4,8 +4,8 @@ import time
 
 from langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig, KubernetesSandboxManager
 
-# A pod may take many seconds of it to start on a busy machine.
-SHORT = 5 if MODE == "local" else 15
+# A sandbox may take many seconds of it to start on a busy machine.
+SHORT = 15
 TTL = "langchain-kubernetes.bitkaio.com/ttl-seconds"
 IDLE_TTL = "langchain-kubernetes.bitkaio.com/ttl-idle-seconds"
 config = KubernetesProviderConfig(
