@@ -146,16 +146,14 @@ impl Audit {
     pub(crate) fn fail(&self, operation: PendingOperation, error: &Error, effect: RecordedEffect) -> Result<()> {
         let denied = matches!(error.code(), Some(ErrorCode::PolicyDenied | ErrorCode::EscapesRoot));
         let decision = if denied { Decision::Denied } else { Decision::Failed };
-        self.finish(
-            operation,
-            decision,
-            effect,
-            Some(Failed {
-                error: ErrorName::of(error).code,
-                denied_by: denied.then_some(DeniedBy::Sandbox),
-                reason: None,
-            }),
-        )
+        let code = ErrorName::of(error).code;
+        let failed = Failed { error: code, denied_by: denied.then_some(DeniedBy::Sandbox), reason: None };
+        let told = self.finish(operation, decision, effect, Some(failed));
+        // Whoever gave up isn't there any more to be told.
+        if let (Err(error), true) = (&told, code == ErrorCode::Cancelled.as_str()) {
+            self.raise_alarm(&error.to_string());
+        }
+        told
     }
 
     /// Records that this process denied an operation, so that nothing was sent.
@@ -185,8 +183,14 @@ impl Audit {
             if !self.strict {
                 continue;
             }
-            let what = match entry.outcome {
+            let what = match &entry.outcome {
                 None => "was refused because it can't be recorded in the audit log (audit.strict)",
+                Some(outcome) if outcome.denied_by == Some(DeniedBy::Client) => {
+                    "was denied, and that can't be recorded in the audit log (audit.strict)"
+                }
+                Some(outcome) if outcome.error == Some(ErrorCode::Cancelled.as_str()) => {
+                    "was cancelled, and that can't be recorded in the audit log (audit.strict)"
+                }
                 Some(_) => "was carried out, but its result can't be recorded in the audit log (audit.strict)",
             };
             let error = podbay_proto::Error::new(ErrorCode::PolicyDenied, format!("'{}' {what}: {error}", entry.op));
@@ -219,7 +223,7 @@ impl Audit {
                 tracing::warn!(op = entry.op, %error, "an operation couldn't be recorded");
                 if !watched.is_failing.swap(true, Ordering::Relaxed) {
                     self.raise_alarm(&format!(
-                        "can't record '{}' in the audit log: {error}. Operations go on unrecorded until this is fixed; set \
+                        "can't record '{}' in the audit log: {error}. Operations go on without being recorded there; set \
                          audit.strict to refuse them instead",
                         entry.op
                     ));

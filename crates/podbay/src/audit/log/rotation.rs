@@ -37,8 +37,13 @@ pub(super) fn rotate(path: &Path, number: u64, keep: Option<u64>) -> io::Result<
     let others = usize::try_from(keep.max(1) - 1).unwrap_or(usize::MAX);
     let mut ours = Vec::new();
     for (_, path) in rotated {
-        if tail::begins_a_file_of_a_log(&path)? {
-            ours.push(path);
+        match tail::begins_a_file_of_a_log(&path) {
+            Ok(true) => ours.push(path),
+            Ok(false) => {}
+            // It may be an archive that this user may not read. It isn't removed, and the log goes on.
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "can't tell whether this is part of the audit log")
+            }
         }
     }
     for path in &ours[..ours.len().saturating_sub(others)] {

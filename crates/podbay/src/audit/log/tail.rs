@@ -183,8 +183,13 @@ fn open_full(path: &Path) -> io::Result<Option<(File, Metadata)>> {
     let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
     let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => return Ok(None),
-        opened => opened?,
+        // A link, and a socket.
+        Err(error)
+            if [Errno::LOOP, Errno::NXIO].map(|errno| Some(errno.raw_os_error())).contains(&error.raw_os_error()) =>
+        {
+            return Ok(None);
+        }
+        opened => opened.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?,
     };
     let meta = file.metadata()?;
     Ok(meta.is_file().then_some((file, meta)))
