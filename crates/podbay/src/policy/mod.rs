@@ -68,8 +68,11 @@ impl Policy {
         // A second root becomes a rule: the first has to stay the kernel's, and prefixes are read below a root.
         let inner = asked.root.clone().filter(|_| fixed);
         let allow_prefixes = both(&own.allow_prefixes, &asked.allow_prefixes);
+        // A request's relative paths are below its root, unless that would change what the policy's own paths mean.
+        let free = own.root.is_none() && !own.virtual_paths && prefixes().all(is_absolute);
+        let inner_workdir = inner.clone().filter(|_| free);
         Ok(Scope {
-            workdir: asked.workdir.clone().or_else(|| own.workdir.clone()),
+            workdir: asked.workdir.clone().or_else(|| own.workdir.clone()).or(inner_workdir),
             root: if fixed { own.root.clone() } else { asked.root.clone() },
             virtual_paths: own.virtual_paths || asked.virtual_paths,
             rules_for_reads: own.rules_for_reads || asked.rules_for_reads || inner.is_some(),
@@ -177,7 +180,8 @@ mod tests {
 
         // A root of the caller's is one more rule.
         let narrow = policy(deny.clone()).narrow(&rooted("/workspace/a")).unwrap();
-        let expected = Scope { allow_prefixes: paths(&["/workspace/a"]), rules_for_reads: true, ..deny };
+        let workdir = Some("/workspace/a".into());
+        let expected = Scope { allow_prefixes: paths(&["/workspace/a"]), rules_for_reads: true, workdir, ..deny };
         assert_eq!(narrow, expected);
         // Where the policy has no prefixes, it stays the kernel's.
         let reads = Scope { rules_for_reads: true, ..Scope::default() };
