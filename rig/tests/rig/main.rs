@@ -112,7 +112,7 @@ async fn account_by_command(cluster: &TestCluster) -> Result<()> {
     ensure!(String::from_utf8_lossy(&refused.stderr).contains("Forbidden"), "{refused:?}");
     std::fs::write(&file, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}).to_string())?;
     let error = cluster.account(file.path()).err().map(|error| error.to_string()).unwrap_or_default();
-    ensure!(error.contains("configmap/x, which is no Role"), "{error:?}");
+    ensure!(error.contains("configmap/x, which isn't a Role"), "{error:?}");
     Ok(())
 }
 

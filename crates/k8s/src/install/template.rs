@@ -43,7 +43,7 @@ impl Template {
         self.pod.check()?;
         if self.admit_router && self.public_keys.is_empty() {
             return Err(Error::Config(
-                "the router can't reach podbayd without a key: name one with --public-key ('podbay keys' makes it)"
+                "the router can't reach podbayd without a key: name one with --public-key, or set cluster.private_key_file ('podbay keys' makes one)"
                     .into(),
             ));
         }
