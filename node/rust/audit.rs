@@ -60,9 +60,7 @@ fn described(entry: &AuditEntry) -> Json {
             "error": outcome.and_then(|outcome| outcome.error),
             "deniedBy": outcome.and_then(|outcome| outcome.denied_by),
             "reason": outcome.and_then(|outcome| outcome.reason.as_ref()),
-            "changed": effect.and_then(|effect| effect.changed),
-            "deleted": effect.map_or(&[][..], |effect| &effect.deleted),
-            "notDeleted": effect.map_or(&[][..], |effect| &effect.not_deleted),
+            "effect": effect,
             // The whole command line among them: `target` is cut after a screenful.
             "details": &*entry.details,
         },

@@ -343,12 +343,8 @@ export interface AuditMeta {
   readonly deniedBy: "client" | "sandbox" | (string & {}) | null;
   /** Why this process denied it. */
   readonly reason: unknown;
-  /** Whether it created or deleted a sandbox; null for operations in a sandbox. */
-  readonly changed: boolean | null;
-  /** The ids of what a clean-up deleted. */
-  readonly deleted: readonly string[];
-  /** The ids of what it should have deleted and couldn't. */
-  readonly notDeleted: readonly string[];
+  /** What it did, under the names that the file has for it (docs/audit.md); null when it is about to begin. */
+  readonly effect: Record<string, unknown> | null;
   /** Everything about the operation, including the whole command line. */
   readonly details: Record<string, unknown>;
 }

@@ -92,7 +92,7 @@ describe("rules and audit", () => {
     expect(told[1]?.[1]).toBe("exit 3");
     expect(told[1]?.[2]).toMatchObject({ exitCode: 3, sandbox: sandbox.id });
     expect(told[2]?.[2].bytes).toBe(5);
-    expect(told[3]?.[2]).toMatchObject({ changed: true, deleted: [], notDeleted: [] });
+    expect(told[3]?.[2]).toMatchObject({ effect: { changed: true } });
   });
 
   it("tells it which sandboxes a clean-up deleted", async () => {
@@ -104,7 +104,7 @@ describe("rules and audit", () => {
     await setTimeout(800);
     await podbay.cleanup("400ms");
     const [op, , meta] = told.at(-1) ?? [];
-    expect([op, meta?.changed, meta?.deleted, meta?.notDeleted]).toEqual(["cleanup", true, [idle.id], []]);
+    expect([op, meta?.effect]).toEqual(["cleanup", { changed: true, deleted: [idle.id] }]);
     await rm(home, { recursive: true, force: true });
   });
 

@@ -51,11 +51,7 @@ fn meta<'py>(py: Python<'py>, entry: &AuditEntry) -> PyResult<Bound<'py, PyDict>
     meta.set_item("denied_by", denied_by.map(DeniedBy::as_str))?;
     let reason = outcome.and_then(|outcome| outcome.reason.as_ref());
     meta.set_item("reason", loads(py, serde_json::to_string(&reason))?)?;
-    meta.set_item("changed", effect.and_then(|effect| effect.changed))?;
-    let deleted = effect.map_or(&[][..], |effect| &effect.deleted);
-    meta.set_item("deleted", loads(py, serde_json::to_string(deleted))?)?;
-    let not_deleted = effect.map_or(&[][..], |effect| &effect.not_deleted);
-    meta.set_item("not_deleted", loads(py, serde_json::to_string(not_deleted))?)?;
+    meta.set_item("effect", loads(py, serde_json::to_string(&effect))?)?;
     // The whole command line among them: `target` is cut after a screenful.
     meta.set_item("details", loads(py, serde_json::to_string(&*entry.details))?)?;
     Ok(meta)

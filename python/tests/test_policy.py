@@ -143,8 +143,8 @@ def test_a_callback_is_told_what_a_cleanup_deleted(monkeypatch, request):
     time.sleep(0.8)
     provider.cleanup(max_idle="400ms")
     op, meta = told[-1]
-    assert (op, meta["sandbox"], meta["changed"], meta["not_deleted"]) == ("cleanup", "", True, [])
-    assert "cleaned-up" in meta["deleted"]
+    assert (op, meta["sandbox"]) == ("cleanup", "")
+    assert meta["effect"] == {"changed": True, "deleted": ["cleaned-up"]}
 
 
 def test_a_callback_is_told_the_whole_command():
