@@ -45,7 +45,7 @@ pub fn has_input() -> bool {
 pub async fn follow(exec: &mut Exec, passing: Passing, output: &Output) -> Result<SessionEnd, Failure> {
     let (control, signalled) = (exec.control(), exec.control());
     // Before anything is shown: whoever sees the first line may answer it with Ctrl-C.
-    let ears = signals::Ears::open()?;
+    let signals = signals::Signals::open()?;
     let events = events(exec, output.is_json());
     let input = async {
         match passing.input {
@@ -56,7 +56,7 @@ pub async fn follow(exec: &mut Exec, passing: Passing, output: &Output) -> Resul
     tokio::select! {
         biased;
         ended = events => ended.map(SessionEnd::Ended),
-        signal = signals::pass(ears, signalled, passing.signals) => signal.map(SessionEnd::Interrupted),
+        signal = signals::pass(signals, signalled, passing.signals) => signal.map(SessionEnd::Interrupted),
         failure = input => Err(failure),
     }
 }

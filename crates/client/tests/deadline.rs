@@ -73,7 +73,7 @@ enum Tale {
 }
 
 fn teller(tale: Tale) -> (tempfile::TempDir, Sandbox) {
-    support::impostor(move |_| tell(tale))
+    support::fake_podbayd(move |_| tell(tale))
 }
 
 fn tell(tale: Tale) -> Response<MessageBody> {

@@ -116,7 +116,7 @@ enum Lie {
 }
 
 fn liar(lie: Lie) -> (tempfile::TempDir, Sandbox) {
-    support::impostor(move |_| answer(lie))
+    support::fake_podbayd(move |_| answer(lie))
 }
 
 fn answer(lie: Lie) -> Response<MessageBody> {

@@ -135,13 +135,13 @@ fn podbayd(socket: &Path, tale: Tale) {
     });
 }
 
-/// Has one sandbox, the impostor's.
-struct Impostor {
+/// Has one sandbox, the fake podbayd's.
+struct FakeProvider {
     socket: PathBuf,
     tale: Tale,
 }
 
-impl Impostor {
+impl FakeProvider {
     fn provided(&self, id: &str) -> podbay::Result<Provided> {
         if self.tale == Tale::Nowhere {
             return Err(Error::Provider(words().into()));
@@ -151,7 +151,7 @@ impl Impostor {
     }
 }
 
-impl Provider for Impostor {
+impl Provider for FakeProvider {
     fn mode(&self) -> &'static str {
         "local"
     }
@@ -276,7 +276,7 @@ async fn no_tale_fills_a_result_or_forges_a_line() {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("socket");
         podbayd(&socket, tale);
-        let podbay = Podbay::builder().provider(Arc::new(Impostor { socket, tale })).build().unwrap();
+        let podbay = Podbay::builder().provider(Arc::new(FakeProvider { socket, tale })).build().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let options = Options { max_output: MAX_OUTPUT, ..Options::default() };
@@ -287,7 +287,7 @@ async fn no_tale_fills_a_result_or_forges_a_line() {
         });
         let mut client = Client::open(address).await;
         for row in TOOLS {
-            // A command of which the impostor says that it runs would be waited for.
+            // A command of which the fake podbayd says that it runs would be waited for.
             let background = row.name == "run" && tale == Tale::Running;
             let mut arguments = arguments(row.name);
             if background {
@@ -312,8 +312,10 @@ async fn no_tale_fills_a_result_or_forges_a_line() {
 /// The model's own words come back in errors too.
 #[tokio::test]
 async fn long_arguments_make_no_long_errors() {
-    let podbay =
-        Podbay::builder().provider(Arc::new(Impostor { socket: "/none".into(), tale: Tale::Nowhere })).build().unwrap();
+    let podbay = Podbay::builder()
+        .provider(Arc::new(FakeProvider { socket: "/none".into(), tale: Tale::Nowhere }))
+        .build()
+        .unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let server =

@@ -7,7 +7,7 @@ use http::StatusCode;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{AttachParams, ListParams};
-use rig::faults::{self, Answer, Cable, Direction, Impostor};
+use rig::faults::{self, Answer, ApiProxy, Direction, TcpProxy};
 use rig::{Cluster, Namespace, TestCluster};
 use serde_json::json;
 use tokio::io::AsyncReadExt;
@@ -71,10 +71,10 @@ async fn started_again(pods: &Pods, name: &str) -> Result<()> {
     }
 }
 
-pub(crate) async fn cable(cluster: &TestCluster, namespace: &Namespace) -> Result<()> {
+pub(crate) async fn tcp_proxy(cluster: &TestCluster, namespace: &Namespace) -> Result<()> {
     const SIZE: usize = 2_000_000;
-    let cable = Cable::start(cluster).await?;
-    let pods: Api<Pod> = Api::default_namespaced(namespace.access().through(cable.port()).client().await?);
+    let proxy = TcpProxy::start(cluster).await?;
+    let pods: Api<Pod> = Api::default_namespaced(namespace.access().through(proxy.port()).client().await?);
     let read = || async {
         let command = format!("head -c {SIZE} /dev/zero");
         let parameters = AttachParams::default().stderr(false);
@@ -94,29 +94,29 @@ pub(crate) async fn cable(cluster: &TestCluster, namespace: &Namespace) -> Resul
         let success = status.await.is_some_and(|status| status.status.as_deref() == Some("Success"));
         Ok::<_, anyhow::Error>((count, success))
     };
-    ensure!(read().await? == (SIZE, true), "the whole cable doesn't carry everything");
+    ensure!(read().await? == (SIZE, true), "the proxy doesn't carry everything");
 
-    cable.cut_after(Direction::ToClient, 500_000);
+    proxy.cut_after(Direction::ToClient, 500_000);
     let (count, success) = read().await?;
     ensure!(!success && count < 500_000 && count > 400_000, "cut after 500,000 bytes, but {count} came");
-    cable.mend();
+    proxy.mend();
 
-    cable.freeze_after(Direction::ToClient, 500_000);
+    proxy.freeze_after(Direction::ToClient, 500_000);
     let mut frozen = Box::pin(read());
     ensure!(timeout(Duration::from_millis(700), &mut frozen).await.is_err(), "a frozen connection went on");
-    cable.mend();
+    proxy.mend();
     ensure!(timeout(Duration::from_secs(10), frozen).await?? == (SIZE, true), "a thawed connection lost bytes");
 
-    cable.cut_after(Direction::ToServer, 0);
-    ensure!(pods.list(&ListParams::default()).await.is_err(), "a cut cable carried a request");
-    cable.mend();
+    proxy.cut_after(Direction::ToServer, 0);
+    ensure!(pods.list(&ListParams::default()).await.is_err(), "a cut connection carried a request");
+    proxy.mend();
     pods.list(&ListParams::default()).await?;
     Ok(())
 }
 
-pub(crate) async fn impostor(cluster: &TestCluster, namespace: &Namespace) -> Result<()> {
-    let impostor = Impostor::start(cluster).await?;
-    let pods: Api<Pod> = Api::default_namespaced(namespace.access().through(impostor.port()).client().await?);
+pub(crate) async fn api_proxy(cluster: &TestCluster, namespace: &Namespace) -> Result<()> {
+    let proxy = ApiProxy::start(cluster).await?;
+    let pods: Api<Pod> = Api::default_namespaced(namespace.access().through(proxy.port()).client().await?);
     let list = || async {
         match pods.list(&ListParams::default()).await {
             Ok(_) => Ok(200),
@@ -124,18 +124,18 @@ pub(crate) async fn impostor(cluster: &TestCluster, namespace: &Namespace) -> Re
             Err(error) => Err(error),
         }
     };
-    ensure!(list().await? == 200, "the impostor doesn't pass requests on");
+    ensure!(list().await? == 200, "the proxy doesn't pass requests on");
     for code in [429, 409, 410, 500] {
-        impostor.answer(Answer::new(StatusCode::from_u16(code)?).on("/pods").times(2).retry_after(1));
+        proxy.answer(Answer::new(StatusCode::from_u16(code)?).on("/pods").times(2).retry_after(1));
         let codes = [list().await?, list().await?, list().await?];
         ensure!(codes == [code, code, 200], "{codes:?}");
     }
-    impostor.answer(Answer::new(StatusCode::INTERNAL_SERVER_ERROR).to(http::Method::POST));
+    proxy.answer(Answer::new(StatusCode::INTERNAL_SERVER_ERROR).to(http::Method::POST));
     ensure!(list().await? == 200, "an answer to POST was given to GET");
-    impostor.step_aside();
+    proxy.step_aside();
     let mut process = pods.exec("client", ["echo", "through"], &AttachParams::default().stderr(false)).await?;
     let mut output = String::new();
     process.stdout().context("no standard output")?.read_to_string(&mut output).await?;
-    ensure!(output == "through\n", "exec through the impostor: {output:?}");
+    ensure!(output == "through\n", "exec through the proxy: {output:?}");
     Ok(())
 }

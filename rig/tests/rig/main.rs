@@ -65,8 +65,8 @@ async fn everything() -> Result<Ran> {
 
     step("API server: stop, start, works again", faults::api_server(&first, &namespace, &pods)).await?;
     step("kill a container, fill a disk", faults::pod(&first, &namespace, &pods)).await?;
-    step("cut and freeze connections", faults::cable(&first, &namespace)).await?;
-    step("answer 429, 409, 410, 500", faults::impostor(&first, &namespace)).await?;
+    step("cut and freeze connections", faults::tcp_proxy(&first, &namespace)).await?;
+    step("answer 429, 409, 410, 500", faults::api_proxy(&first, &namespace)).await?;
 
     let second = step("a second cluster beside it: up, asked for twice", asked_for_twice()).await?;
     step("the two know nothing of each other", side_by_side(&first, &second, &namespace)).await?;

@@ -11,9 +11,9 @@ use crate::failure::Failure;
 const GRACE: Duration = Duration::from_secs(2);
 
 /// A signal that is listened for; none when this process ignores it.
-struct Ear(Option<Signal>);
+struct Listener(Option<Signal>);
 
-impl Ear {
+impl Listener {
     async fn recv(&mut self) {
         match &mut self.0 {
             Some(signal) => {
@@ -25,16 +25,16 @@ impl Ear {
 }
 
 /// The signals that a session listens for.
-pub struct Ears {
-    interrupt: Ear,
-    terminate: Ear,
-    hangup: Ear,
-    quit: Ear,
-    user1: Ear,
-    user2: Ear,
+pub struct Signals {
+    interrupt: Listener,
+    terminate: Listener,
+    hangup: Listener,
+    quit: Listener,
+    user1: Listener,
+    user2: Listener,
 }
 
-impl Ears {
+impl Signals {
     /// Starts listening.
     ///
     /// # Errors
@@ -47,22 +47,22 @@ impl Ears {
         let ignored = ignored();
         // A shell starts background jobs with the interrupt ignored, and nohup everything with the hang-up ignored: whoever
         // wanted that gets it.
-        let ear = |kind: SignalKind| match ignored & (1 << (kind.as_raw_value() - 1)) {
-            0 => signal(kind).map(|signal| Ear(Some(signal))),
-            _ => Ok(Ear(None)),
+        let listener = |kind: SignalKind| match ignored & (1 << (kind.as_raw_value() - 1)) {
+            0 => signal(kind).map(|signal| Listener(Some(signal))),
+            _ => Ok(Listener(None)),
         };
         Ok(Self {
-            interrupt: ear(SignalKind::interrupt())?,
-            terminate: ear(SignalKind::terminate())?,
-            hangup: ear(SignalKind::hangup())?,
-            quit: ear(SignalKind::quit())?,
-            user1: ear(SignalKind::user_defined1())?,
-            user2: ear(SignalKind::user_defined2())?,
+            interrupt: listener(SignalKind::interrupt())?,
+            terminate: listener(SignalKind::terminate())?,
+            hangup: listener(SignalKind::hangup())?,
+            quit: listener(SignalKind::quit())?,
+            user1: listener(SignalKind::user_defined1())?,
+            user2: listener(SignalKind::user_defined2())?,
         })
     }
 
     /// The next signal, and whether it asks for the end.
-    async fn hear(&mut self) -> (SignalKind, bool) {
+    async fn recv(&mut self) -> (SignalKind, bool) {
         tokio::select! {
             _ = self.interrupt.recv() => (SignalKind::interrupt(), true),
             _ = self.terminate.recv() => (SignalKind::terminate(), true),
@@ -79,9 +79,9 @@ impl Ears {
 /// # Errors
 /// When signals can't be received.
 pub async fn end() -> Result<u8, Failure> {
-    let mut ears = Ears::open()?;
+    let mut signals = Signals::open()?;
     loop {
-        let (kind, ends) = ears.hear().await;
+        let (kind, ends) = signals.recv().await;
         if ends {
             return Ok(number(kind));
         }
@@ -101,9 +101,9 @@ fn number(kind: SignalKind) -> u8 {
 
 /// Passes signals on. Returns the signal's number when this process must end: when the command didn't end in time after a signal
 /// that asks for the end, after a second such signal, or at once if signals aren't passed on.
-pub async fn pass(mut ears: Ears, control: Control, passing: bool) -> Result<u8, Failure> {
+pub async fn pass(mut signals: Signals, control: Control, passing: bool) -> Result<u8, Failure> {
     loop {
-        let (kind, ends) = ears.hear().await;
+        let (kind, ends) = signals.recv().await;
         let number = number(kind);
         if !passing {
             match ends {
@@ -124,12 +124,12 @@ pub async fn pass(mut ears: Ears, control: Control, passing: bool) -> Result<u8,
         tokio::select! {
             () = last => {}
             () = tokio::time::sleep(GRACE) => {}
-            () = second(&mut ears) => {}
+            () = second(&mut signals) => {}
         }
         return Ok(number);
     }
 }
 
-async fn second(ears: &mut Ears) {
-    while !ears.hear().await.1 {}
+async fn second(signals: &mut Signals) {
+    while !signals.recv().await.1 {}
 }

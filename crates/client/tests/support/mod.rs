@@ -152,7 +152,7 @@ pub fn alive(pid: i32) -> bool {
 
 /// A podbayd that was tampered with: it greets as podbayd does, and answers every other request with what `answer` returns for
 /// its path.
-pub fn impostor(
+pub fn fake_podbayd(
     answer: impl Fn(&str) -> Response<MessageBody> + Clone + Send + Sync + 'static,
 ) -> (tempfile::TempDir, Sandbox) {
     let dir = tempfile::tempdir().unwrap();

@@ -73,10 +73,10 @@ async fn a_podbayd_of_the_image_is_used_and_a_false_one_is_an_error() -> Result<
     let held = rig::Cluster::clone(&cluster);
     tokio::task::spawn_blocking(move || held.add_images(&[image])).await??;
     let pod = channel(&namespace, "with", json!({"image": "localhost/with-podbayd:1"})).await?;
-    let cable = rig::faults::Cable::start(&cluster).await?;
-    let sandbox = Sandbox::new(pod.with_client(namespace.access().through(cable.port()).client().await?));
+    let proxy = rig::faults::TcpProxy::start(&cluster).await?;
+    let sandbox = Sandbox::new(pod.with_client(namespace.access().through(proxy.port()).client().await?));
     ensure!(sandbox.run("echo works").await?.text() == "works\n");
-    let sent = cable.carried(rig::faults::Direction::ToServer);
+    let sent = proxy.carried(rig::faults::Direction::ToServer);
     ensure!(sent < 100_000, "{sent} bytes were sent: podbayd too");
     Ok(())
 }

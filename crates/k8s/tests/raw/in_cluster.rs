@@ -170,7 +170,7 @@ async fn where_the_address_does_not_work_exec_does() -> Result<()> {
         let hostile = made.sandbox.start(podbay_client::Command::argv(["python3", "-c", &script])).await?;
         let begun = Instant::now();
         while tokio::net::TcpStream::connect((address, PORT)).await.is_err() {
-            ensure!(begun.elapsed() < Duration::from_secs(20), "the impostor doesn't listen");
+            ensure!(begun.elapsed() < Duration::from_secs(20), "the proxy doesn't listen");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         let begun = Instant::now();

@@ -14,7 +14,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use podbay_client::Sandbox;
 use podbay_client::provider::{Cleaned, Provider, Wanted};
 use podbay_k8s::raw::{Config, Raw, Timing};
-use rig::faults::{Answer, Held, Impostor};
+use rig::faults::{Answer, ApiProxy, Held};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
@@ -48,9 +48,9 @@ async fn is_live(sandbox: &Sandbox) -> Result<()> {
 async fn a_thread_that_is_revived_after_the_reaper_listed_it_stays() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
     let namespace = cluster.namespace(rules()).await?;
-    let impostor = Impostor::start(&cluster).await?;
+    let proxy = ApiProxy::start(&cluster).await?;
     let raw = provider(&namespace, config(rig::BUSYBOX))?;
-    let reaper = through(&namespace, impostor.port(), config(rig::BUSYBOX)).await?;
+    let reaper = through(&namespace, proxy.port(), config(rig::BUSYBOX)).await?;
     let leases: Api<Lease> = Api::namespaced(cluster.admin(), namespace.name());
     let pods: Api<Pod> = Api::namespaced(cluster.admin(), namespace.name());
     let ttl = Some(Duration::from_secs(1800));
@@ -61,7 +61,7 @@ async fn a_thread_that_is_revived_after_the_reaper_listed_it_stays() -> Result<(
     let patch = json!({"spec": {"acquireTime": ago(HOUR)}});
     leases.patch("pb-revived", &PatchParams::default(), &Patch::Merge(&patch)).await?;
 
-    let mut held = impostor.hold(Method::DELETE, "/leases/pb-revived");
+    let mut held = proxy.hold(Method::DELETE, "/leases/pb-revived");
     let reaping = tokio::spawn(async move { reaper.cleanup(None).await });
     held.arrived().await?;
     let revived = raw.get_or_create(&Wanted { ttl, ..wanted("pb-revived") }).await?;
@@ -78,14 +78,14 @@ async fn a_thread_that_is_revived_after_the_reaper_listed_it_stays() -> Result<(
 async fn a_sandbox_that_is_attached_to_after_it_was_found_idle_stays() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
     let namespace = cluster.namespace(rules()).await?;
-    let impostor = Impostor::start(&cluster).await?;
+    let proxy = ApiProxy::start(&cluster).await?;
     let raw = provider(&namespace, config(rig::BUSYBOX))?;
-    let reaper = through(&namespace, impostor.port(), config(rig::BUSYBOX)).await?;
+    let reaper = through(&namespace, proxy.port(), config(rig::BUSYBOX)).await?;
     let made = raw.get_or_create(&wanted("pb-idle")).await?;
     work(&made.sandbox).await?;
     drop(made);
     for reconnect in [true, false] {
-        let mut held = impostor.hold(Method::DELETE, "/leases/pb-idle");
+        let mut held = proxy.hold(Method::DELETE, "/leases/pb-idle");
         let reaping = until_found_idle(&reaper, &mut held).await?;
         let found = match reconnect {
             true => raw.reconnect("pb-idle").await?,
@@ -133,7 +133,7 @@ async fn until_found_idle(reaper: &Raw, held: &mut Held) -> Result<JoinHandle<po
 async fn a_pod_that_is_claimed_while_the_pool_is_weeded_stays() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
     let namespace = cluster.namespace(rules()).await?;
-    let impostor = Impostor::start(&cluster).await?;
+    let proxy = ApiProxy::start(&cluster).await?;
     let pods: Api<Pod> = Api::namespaced(cluster.admin(), namespace.name());
     let first = provider(&namespace, pooled(1))?;
     first.refill().await?;
@@ -146,10 +146,10 @@ async fn a_pod_that_is_claimed_while_the_pool_is_weeded_stays() -> Result<()> {
     state("warming").await?;
     // A release with another configuration finds a pod that is out of date.
     let newer = Config { env: [("NEW".into(), "1".into())].into(), ..pooled(1) };
-    let filler = through(&namespace, impostor.port(), newer).await?;
+    let filler = through(&namespace, proxy.port(), newer).await?;
     let path = format!("/pods/{name}");
-    let mut patched = impostor.hold(Method::PATCH, &path);
-    let mut deleted = impostor.hold(Method::DELETE, &path);
+    let mut patched = proxy.hold(Method::PATCH, &path);
+    let mut deleted = proxy.hold(Method::DELETE, &path);
     let filling = tokio::spawn(async move { filler.refill().await });
     tokio::select! {
         arrived = patched.arrived() => arrived?,
@@ -169,34 +169,34 @@ async fn a_pod_that_is_claimed_while_the_pool_is_weeded_stays() -> Result<()> {
 async fn a_creator_that_fails_leaves_what_another_uses() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
     let namespace = cluster.namespace(rules()).await?;
-    let impostor = Impostor::start(&cluster).await?;
+    let proxy = ApiProxy::start(&cluster).await?;
     let refuse = || Answer::new(StatusCode::UNPROCESSABLE_ENTITY);
 
     // Both wait for a new pod.
     let raw = provider(&namespace, config(rig::BUSYBOX))?;
-    let fails = through(&namespace, impostor.port(), config(rig::BUSYBOX)).await?;
-    let mut held = impostor.hold(Method::GET, "/exec");
+    let fails = through(&namespace, proxy.port(), config(rig::BUSYBOX)).await?;
+    let mut held = proxy.hold(Method::GET, "/exec");
     let creating = tokio::spawn(async move { fails.get_or_create(&wanted("pb-new")).await.map(drop) });
     held.arrived().await?;
     let other = raw.get_or_create(&wanted("pb-new")).await?;
     work(&other.sandbox).await?;
-    impostor.answer(refuse().on("/exec"));
+    proxy.answer(refuse().on("/exec"));
     drop(held);
     ensure!(creating.await?.is_err(), "the first replica got through");
     is_live(&other.sandbox).await?;
-    impostor.step_aside();
+    proxy.step_aside();
 
     // Both name the same pod of a pool.
     let raw = provider(&namespace, pooled(1))?;
     raw.refill().await?;
     until_available(&raw, 1).await?;
-    let fails = through(&namespace, impostor.port(), pooled(1)).await?;
-    let mut held = impostor.hold(Method::PATCH, "/pods/");
+    let fails = through(&namespace, proxy.port(), pooled(1)).await?;
+    let mut held = proxy.hold(Method::PATCH, "/pods/");
     let creating = tokio::spawn(async move { fails.get_or_create(&wanted("pb-pooled")).await.map(drop) });
     held.arrived().await?;
     let other = raw.get_or_create(&wanted("pb-pooled")).await?;
     work(&other.sandbox).await?;
-    impostor.answer(Answer::new(StatusCode::FORBIDDEN).to(Method::PATCH).on("/pods/"));
+    proxy.answer(Answer::new(StatusCode::FORBIDDEN).to(Method::PATCH).on("/pods/"));
     drop(held);
     ensure!(creating.await?.is_err(), "the first replica got through");
     is_live(&other.sandbox).await
@@ -226,12 +226,12 @@ async fn a_creator_that_fails_removes_what_others_only_wait_for() -> Result<()> 
 async fn a_claim_whose_lease_was_reaped_meanwhile_begins_again() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
     let namespace = cluster.namespace(rules()).await?;
-    let impostor = Impostor::start(&cluster).await?;
+    let proxy = ApiProxy::start(&cluster).await?;
     provider(&namespace, pooled(1))?.refill().await?;
     let timing = Timing { claiming: Duration::from_secs(1), ..Timing::default() };
-    let raw = through(&namespace, impostor.port(), pooled(1)).await?.with_timing(timing);
+    let raw = through(&namespace, proxy.port(), pooled(1)).await?.with_timing(timing);
     let leases: Api<Lease> = Api::namespaced(cluster.admin(), namespace.name());
-    let mut held = impostor.hold(Method::PATCH, "/pods/");
+    let mut held = proxy.hold(Method::PATCH, "/pods/");
     let claiming = tokio::spawn(async move { (raw.get_or_create(&wanted("pb-slow")).await, raw) });
     held.arrived().await?;
     tokio::time::sleep(timing.claiming).await;
@@ -251,14 +251,14 @@ async fn a_claim_whose_lease_was_reaped_meanwhile_begins_again() -> Result<()> {
 async fn a_pod_that_is_claimed_while_the_reaper_lists_stays() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
     let namespace = cluster.namespace(rules()).await?;
-    let impostor = Impostor::start(&cluster).await?;
+    let proxy = ApiProxy::start(&cluster).await?;
     let leases: Api<Lease> = Api::namespaced(cluster.admin(), namespace.name());
     let raw = provider(&namespace, pooled(1))?;
     raw.refill().await?;
     until_available(&raw, 1).await?;
-    let reaper = through(&namespace, impostor.port(), config(rig::BUSYBOX)).await?;
+    let reaper = through(&namespace, proxy.port(), config(rig::BUSYBOX)).await?;
     // The reaper has listed the pods, and not yet the Leases, when somebody claims one.
-    let mut held = impostor.hold(Method::GET, "/leases?");
+    let mut held = proxy.hold(Method::GET, "/leases?");
     let reaping = tokio::spawn(async move { reaper.cleanup(None).await });
     held.arrived().await?;
     let claimed = raw.get_or_create(&wanted("pb-claimed")).await?;
@@ -278,27 +278,27 @@ async fn a_pod_that_is_claimed_while_the_reaper_lists_stays() -> Result<()> {
 async fn a_claim_that_turns_out_useless_leaves_what_another_uses() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
     let namespace = cluster.namespace(rules()).await?;
-    let impostors = [Impostor::start(&cluster).await?, Impostor::start(&cluster).await?];
+    let proxies = [ApiProxy::start(&cluster).await?, ApiProxy::start(&cluster).await?];
     let filler = provider(&namespace, pooled(1))?;
     filler.refill().await?;
     drop(filler);
     // A ttl has to be told to podbayd, which takes an exec.
     let pool = Config { ttl: Some(1800), ..pooled(1) };
-    let [first, second] = [0, 1].map(|index: usize| through(&namespace, impostors[index].port(), pool.clone()));
+    let [first, second] = [0, 1].map(|index: usize| through(&namespace, proxies[index].port(), pool.clone()));
     let (first, second) = (first.await?, second.await?);
     // The second creates the Lease, and is about to claim.
-    let mut claiming = impostors[1].hold(Method::PATCH, "/pods/");
+    let mut claiming = proxies[1].hold(Method::PATCH, "/pods/");
     let other = tokio::spawn(async move { (second.get_or_create(&wanted("pb-both")).await, second) });
     claiming.arrived().await?;
     // The first attaches and claims; its exec hangs.
-    let mut exec = impostors[0].hold(Method::GET, "/exec");
+    let mut exec = proxies[0].hold(Method::GET, "/exec");
     let useless = tokio::spawn(async move { first.get_or_create(&wanted("pb-both")).await });
     exec.arrived().await?;
     drop(claiming);
     let (other, _second) = other.await?;
     let other = other?;
     work(&other.sandbox).await?;
-    impostors[0].answer(Answer::new(StatusCode::UNPROCESSABLE_ENTITY).on("/exec"));
+    proxies[0].answer(Answer::new(StatusCode::UNPROCESSABLE_ENTITY).on("/exec"));
     drop(exec);
     drop(useless.await?);
     is_live(&other.sandbox).await
@@ -309,10 +309,10 @@ async fn a_claim_that_turns_out_useless_leaves_what_another_uses() -> Result<()>
 async fn a_creator_that_was_taken_for_dead_gets_the_pod_of_whoever_came_later() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
     let namespace = cluster.namespace(rules()).await?;
-    let impostor = Impostor::start(&cluster).await?;
+    let proxy = ApiProxy::start(&cluster).await?;
     let leases: Api<Lease> = Api::namespaced(cluster.admin(), namespace.name());
-    let slow = through(&namespace, impostor.port(), config(rig::BUSYBOX)).await?;
-    let mut held = impostor.hold(Method::GET, "/exec");
+    let slow = through(&namespace, proxy.port(), config(rig::BUSYBOX)).await?;
+    let mut held = proxy.hold(Method::GET, "/exec");
     let creating = tokio::spawn(async move { (slow.get_or_create(&wanted("pb-slow")).await, slow) });
     held.arrived().await?;
     // By its Lease it should have been done long ago, and its pod is gone.
@@ -334,13 +334,13 @@ async fn a_creator_that_was_taken_for_dead_gets_the_pod_of_whoever_came_later() 
 async fn a_clock_that_is_ahead_ends_nothing_early() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
     let namespace = cluster.namespace(rules()).await?;
-    let impostor = Impostor::start(&cluster).await?;
-    impostor.set_clock(-HOUR);
+    let proxy = ApiProxy::start(&cluster).await?;
+    proxy.set_clock(-HOUR);
     let leases: Api<Lease> = Api::namespaced(cluster.admin(), namespace.name());
     let pods: Api<Pod> = Api::namespaced(cluster.admin(), namespace.name());
     let direct = provider(&namespace, pooled(1))?;
     direct.refill().await?;
-    let ahead = through(&namespace, impostor.port(), pooled(1)).await?;
+    let ahead = through(&namespace, proxy.port(), pooled(1)).await?;
 
     // Somebody is about to claim a pod: by the API server's clock the Lease is new.
     let pod = pods.list(&ListParams::default()).await?.items.remove(0).metadata;
@@ -384,10 +384,10 @@ async fn a_clock_that_is_ahead_ends_nothing_early() -> Result<()> {
 async fn operations_take_few_requests() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
     let namespace = cluster.namespace(rules()).await?;
-    let impostor = Impostor::start(&cluster).await?;
-    let raw = through(&namespace, impostor.port(), config(rig::BUSYBOX)).await?;
+    let proxy = ApiProxy::start(&cluster).await?;
+    let raw = through(&namespace, proxy.port(), config(rig::BUSYBOX)).await?;
     let cost = |what: &str, most: usize| {
-        let requests = impostor.requests();
+        let requests = proxy.requests();
         println!("{what}: {} requests\n  {}", requests.len(), requests.join("\n  "));
         ensure!(requests.len() <= most, "{what} takes {} requests", requests.len());
         Ok(())

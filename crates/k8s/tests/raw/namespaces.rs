@@ -12,7 +12,7 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use podbay_client::provider::{Phase, Provider, Query};
 use podbay_k8s::raw::{Config, Features};
-use rig::faults::Impostor;
+use rig::faults::ApiProxy;
 use serde_json::json;
 
 use crate::faults::through;
@@ -128,14 +128,14 @@ async fn a_namespace_that_is_used_again_stays() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
     let namespace = cluster.namespace(vec![]).await?;
     let _rights = Everywhere::grant(&cluster, &namespace).await?;
-    let impostor = Impostor::start(&cluster).await?;
+    let proxy = ApiProxy::start(&cluster).await?;
     let config = Config { namespace_per_sandbox: true, startup_timeout: 20, ..config(rig::BUSYBOX) };
     let raw = provider(&namespace, config.clone())?;
-    let slow = through(&namespace, impostor.port(), config).await?;
+    let slow = through(&namespace, proxy.port(), config).await?;
     raw.get_or_create(&wanted("pb-reused")).await?;
     // The Lease is gone and the namespace isn't, when somebody wants the sandbox again.
-    let mut held_pod = impostor.hold(Method::DELETE, "/pods/");
-    let mut held = impostor.hold(Method::DELETE, "/api/v1/namespaces/pb-reused-");
+    let mut held_pod = proxy.hold(Method::DELETE, "/pods/");
+    let mut held = proxy.hold(Method::DELETE, "/api/v1/namespaces/pb-reused-");
     let deleting = tokio::spawn(async move { slow.delete("pb-reused").await });
     held_pod.arrived().await?;
     drop(held_pod);

@@ -13,7 +13,7 @@ use kube::api::ListParams;
 use podbay_client::provider::{Provider, Query, Wanted};
 use podbay_k8s::Cluster;
 use podbay_k8s::raw::{Config, Raw};
-use rig::faults::{Answer, Impostor};
+use rig::faults::{Answer, ApiProxy};
 
 use crate::pods::rules;
 use crate::provider::{config, provider, wanted};
@@ -64,8 +64,8 @@ async fn policies_that_no_pod_is_under_are_removed_and_no_pod_loses_its_own() ->
 async fn an_api_server_that_is_busy_is_asked_again() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
     let namespace = cluster.namespace(rules()).await?;
-    let impostor = Impostor::start(&cluster).await?;
-    let client = namespace.access().through(impostor.port()).client().await?;
+    let proxy = ApiProxy::start(&cluster).await?;
+    let client = namespace.access().through(proxy.port()).client().await?;
     let raw = Raw::new(Cluster::with_client(client, namespace.name()), config(rig::BUSYBOX))?;
     for code in [429, 500, 503, 410] {
         let status = StatusCode::from_u16(code)?;
@@ -80,15 +80,15 @@ async fn an_api_server_that_is_busy_is_asked_again() -> Result<()> {
             (Method::DELETE, "/leases"),
         ];
         for (method, path) in requests.into_iter().filter(|(_, path)| code != 410 || *path == "watch=true") {
-            impostor.answer(Answer::new(status).to(method).on(path).times(2));
+            proxy.answer(Answer::new(status).to(method).on(path).times(2));
         }
         let made = raw.get_or_create(&wanted(&name)).await.with_context(|| format!("after {code}"))?;
         ensure!(made.sandbox.run("echo hello").await?.text() == "hello\n");
         ensure!(raw.delete(&name).await.with_context(|| format!("after {code}"))?);
-        impostor.step_aside();
+        proxy.step_aside();
     }
     // What doesn't pass is told at once.
-    impostor.answer(Answer::new(StatusCode::UNPROCESSABLE_ENTITY).to(Method::POST).on("/leases"));
+    proxy.answer(Answer::new(StatusCode::UNPROCESSABLE_ENTITY).to(Method::POST).on("/leases"));
     let start = std::time::Instant::now();
     ensure!(raw.get_or_create(&wanted("pb-no")).await.is_err() && start.elapsed() < Duration::from_secs(5));
     Ok(())

@@ -11,7 +11,7 @@ use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use podbay_client::provider::{Phase, Provider, Query, Wanted};
 use podbay_k8s::raw::{CONTAINER, Config, Timing};
-use rig::faults::{Answer, Impostor};
+use rig::faults::{Answer, ApiProxy};
 use serde_json::{Value, json};
 
 use crate::faults::through;
@@ -236,10 +236,10 @@ async fn the_reaper_goes_on_after_a_list_was_forgotten() -> Result<()> {
     let namespace = cluster.namespace(rules()).await?;
     let left = Left { cluster: &cluster, namespace: &namespace };
     left.behind("pb-over", false, ago(300), container("localhost/none:1")).await?;
-    let impostor = Impostor::start(&cluster).await?;
-    let reaper = through(&namespace, impostor.port(), config(rig::BUSYBOX)).await?;
+    let proxy = ApiProxy::start(&cluster).await?;
+    let reaper = through(&namespace, proxy.port(), config(rig::BUSYBOX)).await?;
     for path in ["/leases?", "/pods?"] {
-        impostor.answer(Answer::new(StatusCode::GONE).to(Method::GET).on(path).times(2));
+        proxy.answer(Answer::new(StatusCode::GONE).to(Method::GET).on(path).times(2));
     }
     let cleaned = reaper.cleanup(None).await?;
     ensure!(cleaned.deleted == ["pb-over"] && cleaned.failed.is_empty(), "{cleaned:?}");
@@ -332,9 +332,9 @@ async fn a_sandbox_in_a_crash_loop_is_waited_for() -> Result<()> {
 async fn a_filler_that_cannot_renew_its_lease_stops_before_others_take_it() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
     let namespace = cluster.namespace(rules()).await?;
-    let impostor = Impostor::start(&cluster).await?;
+    let proxy = ApiProxy::start(&cluster).await?;
     let slow = Config { setup_script: Some("sleep 60".into()), ..pooled(1) };
-    let filler = through(&namespace, impostor.port(), slow).await?;
+    let filler = through(&namespace, proxy.port(), slow).await?;
     let filling = tokio::spawn(async move { filler.refill().await });
     let leases: Api<Lease> = Api::namespaced(cluster.admin(), namespace.name());
     let start = Instant::now();
@@ -342,7 +342,7 @@ async fn a_filler_that_cannot_renew_its_lease_stops_before_others_take_it() -> R
         ensure!(start.elapsed() < Duration::from_secs(20), "it doesn't begin");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let (taken, mut held) = (Instant::now(), impostor.hold(Method::GET, "/leases/pb-pool-default"));
+    let (taken, mut held) = (Instant::now(), proxy.hold(Method::GET, "/leases/pb-pool-default"));
     held.arrived().await?;
     let error = filling.await?.err().context("it was filled")?.to_string();
     ensure!(error.contains("couldn't be renewed"), "{error}");
@@ -356,13 +356,13 @@ async fn a_pod_of_a_pool_that_is_deleted_by_name_is_not_one_that_was_claimed() -
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
     let namespace = cluster.namespace(rules()).await?;
     let left = Left { cluster: &cluster, namespace: &namespace };
-    let impostor = Impostor::start(&cluster).await?;
+    let proxy = ApiProxy::start(&cluster).await?;
     let raw = provider(&namespace, pooled(1))?;
     raw.refill().await?;
     let name = left.pods().list(&ListParams::default()).await?.items.remove(0).metadata.name.context("no name")?;
-    let deleter = through(&namespace, impostor.port(), config(rig::BUSYBOX)).await?;
+    let deleter = through(&namespace, proxy.port(), config(rig::BUSYBOX)).await?;
     let path = format!("/pods/{name}");
-    let (mut patched, mut deleted) = (impostor.hold(Method::PATCH, &path), impostor.hold(Method::DELETE, &path));
+    let (mut patched, mut deleted) = (proxy.hold(Method::PATCH, &path), proxy.hold(Method::DELETE, &path));
     let pod = name.clone();
     let deleting = tokio::spawn(async move { deleter.delete(&pod).await });
     tokio::select! {
@@ -461,9 +461,9 @@ async fn a_run_of_the_reaper_ends_in_time_and_the_next_goes_on() -> Result<()> {
     ensure!(cleaned.deleted.is_empty(), "{cleaned:?}");
     ensure!(cleaned.failed.iter().any(|(_, why)| why.contains("the next run continues")), "{cleaned:?}");
     // Whatever fails at the end is told beside what was done.
-    let impostor = Impostor::start(&cluster).await?;
-    let reaper = through(&namespace, impostor.port(), config(rig::BUSYBOX)).await?;
-    impostor.answer(Answer::new(StatusCode::FORBIDDEN).to(Method::GET).on("/networkpolicies?"));
+    let proxy = ApiProxy::start(&cluster).await?;
+    let reaper = through(&namespace, proxy.port(), config(rig::BUSYBOX)).await?;
+    proxy.answer(Answer::new(StatusCode::FORBIDDEN).to(Method::GET).on("/networkpolicies?"));
     let cleaned = reaper.cleanup(None).await?;
     ensure!(cleaned.deleted == ["pb-over"], "{cleaned:?}");
     ensure!(cleaned.failed.iter().any(|(what, _)| what == "network policies"), "{cleaned:?}");

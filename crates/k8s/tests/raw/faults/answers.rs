@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use http::{Method, StatusCode};
 use podbay_client::provider::Provider;
-use rig::faults::{Answer, Impostor};
+use rig::faults::{Answer, ApiProxy};
 
 use super::{nothing_is_left, through, wanted};
 use crate::pods::rules;
@@ -19,8 +19,8 @@ fn answer(status: u16) -> Result<Answer> {
 async fn what_passes_is_waited_for() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
     let namespace = cluster.namespace(rules()).await?;
-    let impostor = Impostor::start(&cluster).await?;
-    let raw = through(&namespace, impostor.port(), config(rig::BUSYBOX)).await?;
+    let proxy = ApiProxy::start(&cluster).await?;
+    let raw = through(&namespace, proxy.port(), config(rig::BUSYBOX)).await?;
     let post = |status| Ok::<_, anyhow::Error>(answer(status)?.to(Method::POST));
     for (name, answer) in [
         ("lease-429", post(429)?.on("/leases").retry_after(1)),
@@ -38,12 +38,12 @@ async fn what_passes_is_waited_for() -> Result<()> {
         ("exec-500", answer(500)?.on("/exec")),
     ] {
         let start = Instant::now();
-        impostor.answer(answer.times(2));
+        proxy.answer(answer.times(2));
         let made = raw.get_or_create(&wanted(&format!("pb-{name}"))).await.with_context(|| name.to_owned())?;
         ensure!(made.created, "{name}: somebody else made it");
         ensure!(made.sandbox.run("echo yes").await?.text() == "yes\n");
         println!("{name}: {:?}", start.elapsed());
-        impostor.step_aside();
+        proxy.step_aside();
         ensure!(raw.delete(&made.id).await?);
     }
     nothing_is_left(&cluster, &namespace).await
@@ -53,8 +53,8 @@ async fn what_passes_is_waited_for() -> Result<()> {
 async fn what_stays_is_an_error_in_time_and_leaves_nothing() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
     let namespace = cluster.namespace(rules()).await?;
-    let impostor = Impostor::start(&cluster).await?;
-    let raw = through(&namespace, impostor.port(), config(rig::BUSYBOX)).await?;
+    let proxy = ApiProxy::start(&cluster).await?;
+    let raw = through(&namespace, proxy.port(), config(rig::BUSYBOX)).await?;
     let post = |status| Ok::<_, anyhow::Error>(answer(status)?.to(Method::POST));
     for (name, answer, words) in [
         ("policy-500", post(500)?.on("/networkpolicies"), "network policy"),
@@ -67,12 +67,12 @@ async fn what_stays_is_an_error_in_time_and_leaves_nothing() -> Result<()> {
         ("exec-500", answer(500)?.on("/exec"), "can't be reached"),
     ] {
         let start = Instant::now();
-        impostor.answer(answer);
+        proxy.answer(answer);
         let error = raw.get_or_create(&wanted(&format!("pb-{name}"))).await.err().context(name)?.to_string();
         println!("{name}: after {:?}: {error}", start.elapsed());
         ensure!(error.contains(words) && error.contains(&name[name.len() - 3..]), "{name}: {error}");
         ensure!(start.elapsed() < Duration::from_secs(45), "{name}: after {:?}", start.elapsed());
-        impostor.step_aside();
+        proxy.step_aside();
     }
     nothing_is_left(&cluster, &namespace).await
 }
@@ -81,14 +81,14 @@ async fn what_stays_is_an_error_in_time_and_leaves_nothing() -> Result<()> {
 async fn an_open_sandbox_needs_the_api_server_only_to_connect() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
     let namespace = cluster.namespace(rules()).await?;
-    let impostor = Impostor::start(&cluster).await?;
-    let raw = through(&namespace, impostor.port(), config(rig::BUSYBOX)).await?;
+    let proxy = ApiProxy::start(&cluster).await?;
+    let raw = through(&namespace, proxy.port(), config(rig::BUSYBOX)).await?;
     let made = raw.get_or_create(&wanted("pb-open")).await?;
-    impostor.answer(answer(500)?);
+    proxy.answer(answer(500)?);
     ensure!(made.sandbox.run("echo yes").await?.text() == "yes\n");
     let error = raw.delete("pb-open").await.err().context("deleted by a broken API server")?.to_string();
     ensure!(error.contains("500"), "{error}");
-    impostor.step_aside();
+    proxy.step_aside();
     ensure!(raw.delete("pb-open").await?);
     nothing_is_left(&cluster, &namespace).await
 }

@@ -7,14 +7,14 @@ use anyhow::{Context, Result, ensure};
 use podbay_client::files::{Delete, Download, Mkdir, Read, Write};
 use podbay_client::provider::Provider;
 use podbay_client::{Error, Event, Sandbox};
-use rig::faults::{Cable, Direction, Impostor};
+use rig::faults::{ApiProxy, Direction, TcpProxy};
 use serde_json::json;
 
 use super::{bridges_end, through, wanted};
 use crate::pods::{channel, rules};
 use crate::provider::config;
 
-/// For how long, and how often at least, the cable is cut.
+/// For how long, and how often at least, connections are cut.
 fn cutting() -> (Duration, u64) {
     if std::env::var_os("PODBAY_SOAK").is_some() {
         (Duration::from_secs(60), 60)
@@ -27,21 +27,21 @@ fn cutting() -> (Duration, u64) {
 async fn cuts_at_any_byte_lose_nothing_and_repeat_nothing() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
     let namespace = cluster.namespace(rules()).await?;
-    let cable = Cable::start(&cluster).await?;
-    let raw = through(&namespace, cable.port(), config(rig::DEBIAN)).await?;
+    let proxy = TcpProxy::start(&cluster).await?;
+    let raw = through(&namespace, proxy.port(), config(rig::DEBIAN)).await?;
     let made = raw.get_or_create(&wanted("pb-cut")).await?;
     let (sandbox, is_over) = (&made.sandbox, &AtomicBool::new(false));
     let (duration, at_least) = cutting();
     let begun = Instant::now();
     let cutting = async {
         // On a busy machine fewer bytes go through in the same time, and fewer cuts happen.
-        while begun.elapsed() < duration || cable.cuts() < at_least {
-            ensure!(begun.elapsed() < 12 * duration, "only {} connections were cut", cable.cuts());
+        while begun.elapsed() < duration || proxy.cuts() < at_least {
+            ensure!(begun.elapsed() < 12 * duration, "only {} connections were cut", proxy.cuts());
             let direction = if rand::random() { Direction::ToServer } else { Direction::ToClient };
             // Also within a frame, and within the answer that a connection is opened with.
-            cable.cut_after(direction, rand::random_range(0..150_000));
+            proxy.cut_after(direction, rand::random_range(0..150_000));
             tokio::time::sleep(Duration::from_millis(rand::random_range(10..150))).await;
-            cable.mend();
+            proxy.mend();
             tokio::time::sleep(Duration::from_millis(rand::random_range(100..400))).await;
         }
         is_over.store(true, Ordering::Relaxed);
@@ -56,7 +56,7 @@ async fn cuts_at_any_byte_lose_nothing_and_repeat_nothing() -> Result<()> {
     )?;
     println!(
         "{} cuts; {commands} commands, {changes} rounds of changes, {streams} streams, {transfers} transfers",
-        cable.cuts()
+        proxy.cuts()
     );
     let ran = sandbox.download(&Download::new("ran")).await?;
     let expected: String = (0..commands).map(|number| format!("{number}\n")).collect();
@@ -128,16 +128,16 @@ async fn transfers(sandbox: &Sandbox, is_over: &AtomicBool) -> Result<usize> {
 async fn a_connection_that_hangs_is_given_up() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
     let namespace = cluster.namespace(rules()).await?;
-    let cable = Cable::start(&cluster).await?;
-    let raw = through(&namespace, cable.port(), config(rig::BUSYBOX)).await?;
+    let proxy = TcpProxy::start(&cluster).await?;
+    let raw = through(&namespace, proxy.port(), config(rig::BUSYBOX)).await?;
     let made = raw.get_or_create(&wanted("pb-hangs")).await?;
 
     // What is under way goes on where it stopped.
     let mut exec = made.sandbox.spawn("echo begun; sleep 1; seq 1 100000").await?;
     exec.next().await?;
-    cable.freeze_after(Direction::ToClient, 20_000);
+    proxy.freeze_after(Direction::ToClient, 20_000);
     tokio::time::sleep(Duration::from_secs(3)).await;
-    cable.mend();
+    proxy.mend();
     let mut bytes = 0;
     while let Some(event) = exec.next().await? {
         if let Event::Output(_, data) = event {
@@ -148,18 +148,18 @@ async fn a_connection_that_hangs_is_given_up() -> Result<()> {
 
     // What is opened while nothing moves ends with an error that says so; the API server's own answers too.
     for direction in [Direction::ToServer, Direction::ToClient] {
-        cable.freeze_after(direction, 0);
+        proxy.freeze_after(direction, 0);
         let start = Instant::now();
-        let fresh = through(&namespace, cable.port(), config(rig::BUSYBOX))
+        let fresh = through(&namespace, proxy.port(), config(rig::BUSYBOX))
             .await?
             .reconnect("pb-hangs")
             .await
             .err()
-            .context("a frozen cable answered")?;
+            .context("a frozen connection answered")?;
         ensure!(start.elapsed() < Duration::from_secs(45), "after {:?}", start.elapsed());
         ensure!(fresh.to_string().contains("can't be reached"), "{fresh}");
     }
-    cable.mend();
+    proxy.mend();
     ensure!(made.sandbox.run("echo again").await?.text() == "again\n");
     Ok(())
 }
@@ -168,17 +168,17 @@ async fn a_connection_that_hangs_is_given_up() -> Result<()> {
 async fn opening_while_nothing_moves_ends_within_a_minute() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
     let namespace = cluster.namespace(rules()).await?;
-    let cable = Cable::start(&cluster).await?;
-    let raw = through(&namespace, cable.port(), config(rig::BUSYBOX)).await?;
+    let proxy = TcpProxy::start(&cluster).await?;
+    let raw = through(&namespace, proxy.port(), config(rig::BUSYBOX)).await?;
     raw.get_or_create(&wanted("pb-slow")).await?;
     let found = raw.reconnect("pb-slow").await?;
-    cable.freeze_after(Direction::ToClient, 0);
+    proxy.freeze_after(Direction::ToClient, 0);
     let start = Instant::now();
-    let error = found.sandbox.hello().await.err().context("a frozen cable answered")?;
+    let error = found.sandbox.hello().await.err().context("a frozen connection answered")?;
     println!("given up after {:?}: {error}", start.elapsed());
     ensure!(matches!(error, Error::Unreachable { .. }) && error.to_string().contains("no answer in 20 s"), "{error}");
     ensure!(start.elapsed() < Duration::from_secs(60), "after {:?}", start.elapsed());
-    cable.mend();
+    proxy.mend();
     found.sandbox.hello().await?;
     Ok(())
 }
@@ -187,10 +187,10 @@ async fn opening_while_nothing_moves_ends_within_a_minute() -> Result<()> {
 async fn an_api_server_that_knows_only_version_4_will_do() -> Result<()> {
     let Some(cluster) = rig::cluster().await? else { return Ok(()) };
     let namespace = cluster.namespace(rules()).await?;
-    let impostor = Impostor::start(&cluster).await?;
+    let proxy = ApiProxy::start(&cluster).await?;
     for (subprotocol, name) in [("v4.channel.k8s.io", "V4"), ("v5.channel.k8s.io", "V5")] {
-        impostor.insist_on(subprotocol);
-        let raw = through(&namespace, impostor.port(), config(rig::BUSYBOX)).await?;
+        proxy.insist_on(subprotocol);
+        let raw = through(&namespace, proxy.port(), config(rig::BUSYBOX)).await?;
         let made = raw.get_or_create(&wanted(&format!("pb-{}", name.to_lowercase()))).await?;
         ensure!(made.sandbox.run("echo $((6*7))").await?.text() == "42\n");
         let content: Vec<u8> = (0..5_000_000_u32).map(|n| (n % 251) as u8).collect();
@@ -200,17 +200,14 @@ async fn an_api_server_that_knows_only_version_4_will_do() -> Result<()> {
     // The version that was agreed on is really the one that is spoken.
     let pod = channel(&namespace, "version", json!({"image": rig::BUSYBOX})).await?;
     for subprotocol in ["v4.channel.k8s.io", "v5.channel.k8s.io"] {
-        impostor.insist_on(subprotocol);
-        let stream = pod
-            .clone()
-            .with_client(namespace.access().through(impostor.port()).client().await?)
-            .start(&["true"])
-            .await?;
+        proxy.insist_on(subprotocol);
+        let stream =
+            pod.clone().with_client(namespace.access().through(proxy.port()).client().await?).start(&["true"]).await?;
         let spoken = format!("{stream:?}").to_lowercase();
         ensure!(spoken.contains(&subprotocol[..2]), "{spoken}");
     }
-    impostor.insist_on("v1.channel.k8s.io");
-    let old = pod.with_client(namespace.access().through(impostor.port()).client().await?);
+    proxy.insist_on("v1.channel.k8s.io");
+    let old = pod.with_client(namespace.access().through(proxy.port()).client().await?);
     let error = old.start(&["true"]).await.err().context("an old protocol was spoken")?.to_string();
     ensure!(error.contains("403") && error.contains("v4.channel.k8s.io"), "{error}");
     Ok(())
@@ -224,20 +221,20 @@ async fn of_ten_that_open_a_new_pod_one_sends_podbayd() -> Result<()> {
     let size = podbay_embed::daemon(std::env::consts::ARCH).context("no podbayd")?.len() as u64;
     for (name, image) in [("ten-busybox", rig::BUSYBOX), ("ten-debian", rig::DEBIAN)] {
         let pod = channel(&namespace, name, json!({"image": image})).await?;
-        let cable = Cable::start(&cluster).await?;
+        let proxy = TcpProxy::start(&cluster).await?;
         let mut clients = Vec::new();
         for _ in 0..10 {
-            let client = namespace.access().through(cable.port()).client().await?;
+            let client = namespace.access().through(proxy.port()).client().await?;
             clients.push(Sandbox::new(pod.clone().with_client(client)));
         }
         let welcomes = futures_util::future::try_join_all(clients.iter().map(Sandbox::hello)).await?;
         ensure!(welcomes.iter().all(|welcome| welcome.instance == welcomes[0].instance), "more than one podbayd");
-        let sent = cable.carried(Direction::ToServer);
+        let sent = proxy.carried(Direction::ToServer);
         println!("{name}: {sent} bytes were sent for a podbayd of {size}");
         ensure!(sent > size && sent < size + size / 2, "{sent} bytes were sent for a podbayd of {size}");
         // Nor does anyone send it later.
-        Sandbox::new(pod.with_client(namespace.access().through(cable.port()).client().await?)).hello().await?;
-        ensure!(cable.carried(Direction::ToServer) - sent < 100_000, "it was sent again");
+        Sandbox::new(pod.with_client(namespace.access().through(proxy.port()).client().await?)).hello().await?;
+        ensure!(proxy.carried(Direction::ToServer) - sent < 100_000, "it was sent again");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The cable to the API server: it can be cut, or hang, after a number of bytes.
+//! A TCP proxy whose connections can be cut, or hang, after a number of bytes.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use crate::cluster::Cluster;
 
 /// A TCP proxy in front of the API server. What passes is untouched, TLS included. Ends when dropped.
-pub struct Cable {
+pub struct TcpProxy {
     port: u16,
     fault: watch::Sender<Fault>,
     counts: Arc<Counts>,
@@ -48,7 +48,7 @@ pub enum Direction {
     ToClient,
 }
 
-/// What is wrong with the cable now. Bytes are counted on each connection from when the fault was set.
+/// What is wrong with connections now. Bytes are counted on each connection from when the fault was set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     None,
@@ -56,7 +56,7 @@ enum Fault {
     Freeze { direction: Direction, after: u64 },
 }
 
-impl Cable {
+impl TcpProxy {
     /// Starts a proxy to this cluster's API server. Use [`Access::through`](crate::Access::through) with its port.
     pub async fn start(cluster: &Cluster) -> Result<Self> {
         Self::to(cluster.port()).await
@@ -139,7 +139,7 @@ async fn carry_both_ways(
     Ok(())
 }
 
-/// Carries bytes one way. `true` when the source came to its end, `false` when the cable was cut.
+/// Carries bytes one way. `true` when the source came to its end, `false` when the connection was cut.
 async fn carry(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
@@ -241,8 +241,8 @@ impl Budget {
 mod tests {
     use super::*;
 
-    /// A server that sends 100,000 bytes to whoever connects, then echoes; and a client of it through a cable.
-    async fn connected() -> (Cable, TcpStream) {
+    /// A server that sends 100,000 bytes to whoever connects, then echoes; and a client of it through a proxy.
+    async fn connected() -> (TcpProxy, TcpStream) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         tokio::spawn(async move {
@@ -254,17 +254,17 @@ mod tests {
                 });
             }
         });
-        let cable = Cable::to(port).await.unwrap();
-        let client = TcpStream::connect(("127.0.0.1", cable.port())).await.unwrap();
-        (cable, client)
+        let proxy = TcpProxy::to(port).await.unwrap();
+        let client = TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap();
+        (proxy, client)
     }
 
     #[tokio::test]
     async fn a_cut_lets_exactly_the_bytes_before_it_through_and_then_resets() {
-        let (cable, mut before) = connected().await;
+        let (proxy, mut before) = connected().await;
         before.read_exact(&mut [0; 100_000]).await.unwrap();
-        cable.cut_after(Direction::ToClient, 61_234);
-        let mut client = TcpStream::connect(("127.0.0.1", cable.port())).await.unwrap();
+        proxy.cut_after(Direction::ToClient, 61_234);
+        let mut client = TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap();
         let mut bytes = Vec::new();
         let error = client.read_to_end(&mut bytes).await.unwrap_err();
         assert_eq!((bytes.len(), error.kind()), (61_234, std::io::ErrorKind::ConnectionReset));
@@ -273,28 +273,28 @@ mod tests {
         let mut bytes = Vec::new();
         before.read_to_end(&mut bytes).await.unwrap_err();
         assert_eq!(bytes.len(), 61_234);
-        assert_eq!((cable.cuts(), cable.carried(Direction::ToClient)), (2, 100_000 + 2 * 61_234));
+        assert_eq!((proxy.cuts(), proxy.carried(Direction::ToClient)), (2, 100_000 + 2 * 61_234));
     }
 
     #[tokio::test]
     async fn a_cut_at_zero_ends_idle_connections_too() {
-        let (cable, mut client) = connected().await;
+        let (proxy, mut client) = connected().await;
         client.read_exact(&mut [0; 100_000]).await.unwrap();
-        cable.cut_after(Direction::ToServer, 0);
+        proxy.cut_after(Direction::ToServer, 0);
         assert!(client.read(&mut [0]).await.is_err());
     }
 
     #[tokio::test]
     async fn a_frozen_connection_goes_on_where_it_stopped() {
-        let (cable, mut client) = connected().await;
+        let (proxy, mut client) = connected().await;
         client.read_exact(&mut [0; 100_000]).await.unwrap();
-        cable.freeze_after(Direction::ToClient, 3);
+        proxy.freeze_after(Direction::ToClient, 3);
         client.write_all(b"hello").await.unwrap();
         let mut three = [0; 3];
         client.read_exact(&mut three).await.unwrap();
         let mut rest = [0; 2];
         assert!(tokio::time::timeout(Duration::from_millis(100), client.read_exact(&mut rest)).await.is_err());
-        cable.mend();
+        proxy.mend();
         client.read_exact(&mut rest).await.unwrap();
         assert_eq!((&three, &rest), (b"hel", b"lo"));
         client.shutdown().await.unwrap();

@@ -28,7 +28,7 @@ use crate::pki::Pki;
 
 /// A proxy that has the API server's own certificate, so clients trust it. It passes requests on, upgrades (exec,
 /// port-forward) included, unless it was told to answer by itself. Ends when dropped.
-pub struct Impostor {
+pub struct ApiProxy {
     port: u16,
     script: Arc<Script>,
     subprotocol: Arc<Mutex<Option<HeaderValue>>>,
@@ -63,7 +63,7 @@ impl Held {
     /// Waits until the request has arrived.
     pub async fn arrived(&mut self) -> Result<()> {
         match self.arrived.take() {
-            Some(arrived) => arrived.await.context("the impostor is gone"),
+            Some(arrived) => arrived.await.context("the proxy is gone"),
             None => Ok(()),
         }
     }
@@ -149,7 +149,7 @@ impl Answer {
     }
 }
 
-impl Impostor {
+impl ApiProxy {
     /// Starts one for this cluster. Use [`Access::through`](crate::Access::through) with its port.
     pub async fn start(cluster: &TestCluster) -> Result<Self> {
         let pki = Pki::at(cluster.directory().join("pki"));
