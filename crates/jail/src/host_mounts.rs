@@ -20,7 +20,7 @@ use crate::jail::{Jail, STATE, WORKSPACE};
 use crate::sys::{self, MountAttr, NODEV, NOEXEC, NOSUID, RDONLY};
 
 /// Top-level directories of programs. On hosts with a merged /usr most of them are links, also in the jail.
-pub(crate) const PROGRAMS: [&str; 7] = ["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"];
+pub const PROGRAMS: [&str; 7] = ["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"];
 
 /// Device nodes that programs expect, with major and minor number.
 /// <https://www.kernel.org/doc/Documentation/admin-guide/devices.txt>

@@ -74,6 +74,7 @@ mod without_namespaces;
 pub use cgroup::{Cgroup, CgroupProcs, can_limit_memory, machine_memory, sweep};
 pub use command_confinement::{CommandConfinement, PreparedConfinement};
 pub use error::{FailedStep, JailError};
+pub use host_mounts::PROGRAMS;
 pub use ids::{HostUser, own_id};
 pub use jail::{ARTEFACTS, INSIDE_GID, INSIDE_UID, INSIDE_USER, Isolation, Jail, Mount, Network, STATE, WORKSPACE};
 pub use jailed::{JailExit, Jailed};

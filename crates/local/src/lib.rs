@@ -22,5 +22,7 @@ pub use describe::LocalDescription;
 pub use error::{Error, Result};
 pub use home::Home;
 pub use options::{Options, can_limit_memory, default_limits, parse_mount};
-pub use podbay_jail::{InForce, Isolation, Jail, JailLimits, Mount, Network, ProbeFinding, ProbeReport, probe};
+pub use podbay_jail::{
+    InForce, Isolation, Jail, JailLimits, Mount, Network, PROGRAMS, ProbeFinding, ProbeReport, probe,
+};
 pub use provider::Local;

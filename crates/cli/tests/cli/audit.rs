@@ -127,7 +127,7 @@ fn a_log_in_the_workspace_is_refused() {
         command.env("PODBAY_AUDIT_FILE", "audit.jsonl").current_dir(home.path().join("work")).output().unwrap();
     assert_eq!(output.status.code(), Some(125));
     let said = text(&output.stderr);
-    assert!(said.contains("audit.file: commands in the sandbox could change the log"), "{said}");
+    assert!(said.contains("audit.file: commands in the sandbox could change or lock the log"), "{said}");
     assert!(!home.path().join("work/audit.jsonl").exists());
 }
 

@@ -23,6 +23,9 @@ impl Config {
     pub fn audit(&self) -> Result<Audit, ConfigError> {
         let strict = |audit: Audit| if self.is_audit_strict() { audit.strict() } else { audit };
         let Some(path) = self.text(FILE) else { return Ok(strict(Audit::default())) };
+        if path.is_empty() {
+            return Err(self.bad_file("it is empty; name a file".into()));
+        }
         let limit = |key: &str, default| match self.get(key) {
             None => default,
             Some(Value::Number(number)) => Some(*number),
@@ -54,7 +57,12 @@ impl Config {
         }
     }
 
-    /// Refuses a log that commands in a sandbox on this machine could change or remove.
+    fn bad_file(&self, reason: String) -> ConfigError {
+        bad(self.held(FILE).map_or("settings", |given| given.from.as_str()), FILE)(reason)
+    }
+
+    /// Refuses a log that commands in a sandbox on this machine could change or remove, or only see: whoever can open it can lock it,
+    /// and then nobody writes to it.
     fn check_reach(&self, file: &Path) -> Result<(), ConfigError> {
         if self.mode_row().on_cluster {
             return Ok(());
@@ -62,38 +70,63 @@ impl Config {
         let workspace = self.text("local.workspace").map(|path| ("the workspace", PathBuf::from(path)));
         // A mount that can't be read is refused with the sandbox.
         let mounts = self.list("local.mounts").into_iter().filter_map(|mount| mount.parse::<MountSpec>().ok());
-        let mounts = mounts.filter(|mount| mount.writable).map(|mount| ("the writable mount", mount.host));
-        for (what, directory) in workspace.into_iter().chain(mounts) {
+        let mounts = mounts.map(|mount| ("the mount", mount.host));
+        let programs = visible().map(|path| ("a directory that all sandboxes see,", path));
+        for (what, directory) in workspace.into_iter().chain(mounts).chain(programs) {
             if is_below(file, &directory) {
-                let reason = format!(
-                    "commands in the sandbox could change the log, because it is in {what} {}; choose a file outside it",
+                return Err(self.bad_file(format!(
+                    "commands in the sandbox could change or lock the log, because it is in {what} {}; choose a file outside it",
                     directory.display()
-                );
-                let from = self.held(FILE).map_or("settings", |given| given.from.as_str());
-                return Err(bad(from, FILE)(reason));
+                )));
             }
         }
         Ok(())
     }
 }
 
-/// Whether a file is in a directory, or is it. Neither has to exist. Both are compared by the names that they are given and by those
-/// that they really have: whoever can change a link on the way to the log can move the log.
-fn is_below(file: &Path, directory: &Path) -> bool {
-    let names = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let (file, directory) = (names(file), names(directory));
-    starts_with(&file, &directory) || starts_with(&real(&file), &real(&directory))
+/// What every sandbox on this machine sees of it.
+fn visible() -> impl Iterator<Item = PathBuf> {
+    #[cfg(target_os = "linux")]
+    let names = podbay_local::PROGRAMS;
+    #[cfg(not(target_os = "linux"))]
+    let names: [&str; 0] = [];
+    names.into_iter().map(|name| Path::new("/").join(name))
 }
 
-/// A path without symbolic links, as far as it exists.
-fn real(path: &Path) -> PathBuf {
-    for existing in path.ancestors() {
-        if let (Ok(real), Ok(rest)) = (std::fs::canonicalize(existing), path.strip_prefix(existing)) {
-            // Joining nothing would add a slash, after which a file isn't itself any more.
-            return if rest.as_os_str().is_empty() { real } else { real.join(rest) };
+/// Whether a file is in a directory, or is it, or a link on the way to it is there: whoever can change that link can move the log.
+/// None of them has to exist.
+fn is_below(file: &Path, directory: &Path) -> bool {
+    let given = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
+    let real = on_the_way(directory).pop().unwrap_or_default();
+    on_the_way(file).iter().any(|place| starts_with(place, &given) || starts_with(place, &real))
+}
+
+/// The kernel's limit on links in one path.
+const MOST_LINKS: usize = 40;
+
+/// The path as it is given, the links on the way, each by its real path, and last the path without links, as far as it exists.
+fn on_the_way(path: &Path) -> Vec<PathBuf> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut places = vec![path.clone()];
+    let mut left: Vec<_> = path.iter().rev().map(OsStr::to_owned).collect();
+    let mut real = PathBuf::new();
+    while let Some(name) = left.pop() {
+        if name == ".." {
+            real.pop();
+            continue;
+        }
+        // An absolute target starts again at the root.
+        let next = real.join(name);
+        match std::fs::read_link(&next) {
+            Ok(target) if places.len() <= MOST_LINKS => {
+                places.push(next);
+                left.extend(target.iter().rev().map(OsStr::to_owned));
+            }
+            _ => real = next,
         }
     }
-    path.to_owned()
+    places.push(real);
+    places
 }
 
 fn starts_with(file: &Path, directory: &Path) -> bool {
@@ -134,6 +167,9 @@ mod tests {
         symlink(at("work/deep"), at("to-work")).unwrap();
         symlink(at("work"), at("alias")).unwrap();
         symlink(at("logs"), at("work/to-logs")).unwrap();
+        symlink("work/to-logs", at("one")).unwrap();
+        symlink("two", at("three")).unwrap();
+        symlink("one", at("two")).unwrap();
         let workspace = |path: &str| at(path);
         for (file, work) in [
             ("work/audit", "work"),
@@ -142,6 +178,9 @@ mod tests {
             ("work/audit", "alias"),
             // The sandbox can't write to the log's directory, but say which one it is.
             ("work/to-logs/audit", "work"),
+            // It can change a link on the way.
+            ("one/audit", "work"),
+            ("three/audit", "work"),
             ("logs/box-1/audit", "logs/{id}"),
             ("logs/box-1/w/audit", "logs/{id}/w"),
         ] {
@@ -150,9 +189,15 @@ mod tests {
             assert!(refused.contains("in the workspace") && refused.contains("settings: audit.file"), "{refused}");
             assert!(!at(file).exists());
         }
-        let mounted = |access: &str| refusal(&at("mount/audit"), &[("local.mounts", &at("mount"), access)]);
-        assert!(mounted(":/m:rw").unwrap().contains("the writable mount"));
-        assert_eq!(mounted(":/m:ro"), None);
+        // Where it can only be seen, it can be locked.
+        for access in [":/m:rw", ":/m:ro"] {
+            for (file, mount) in [("mount/audit", "mount"), ("to-work/audit", "work"), ("mount/audit", "mount/audit")] {
+                let refused = refusal(&at(file), &[("local.mounts", &at(mount), access)]);
+                assert!(refused.is_some_and(|refused| refused.contains("in the mount")), "{file} {mount}{access}");
+            }
+        }
+        let programs = refusal(Path::new("/usr/audit"), &[]).unwrap();
+        assert!(programs.contains("a directory that all sandboxes see, /usr;"), "{programs}");
         for (file, work) in
             [("audit", "work"), ("workaudit", "work"), ("logs/audit", "logs/{id}"), ("audit2", "logs/{id}")]
         {
@@ -168,8 +213,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("audit");
         std::fs::write(&file, "").unwrap();
-        assert!(refusal(&file, &[("local.mounts", &file, ":/audit:rw")]).unwrap().contains("writable mount"));
+        assert!(refusal(&file, &[("local.mounts", &file, ":/audit:rw")]).unwrap().contains("the mount"));
         assert!(is_below(Path::new("/x"), Path::new("/")));
+    }
+
+    /// It was said that an empty path can't be made absolute.
+    #[test]
+    fn an_empty_name_is_refused() {
+        let mut config = Config::default();
+        config.set(FILE, "").unwrap();
+        assert_eq!(config.audit().unwrap_err().to_string(), "settings: audit.file: it is empty; name a file");
     }
 
     /// It was accepted, and nothing was recorded.
