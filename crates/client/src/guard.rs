@@ -28,17 +28,27 @@ pub trait Guard: std::fmt::Debug + Send + Sync {
     /// `policy_denied`, when it may not run.
     fn check(&self, command: &Command) -> Result<()>;
 
-    /// An operation is about to begin: `action` is its name for users, `subject` what it touches, `content` what it sends.
+    /// An operation is about to begin: `action` is its name for users, `subject` what it touches, `content` what it sends. What its
+    /// paths mean depends on its `scope`, which has been [narrowed](Self::narrow).
     ///
     /// # Errors
     /// When it may not begin, because it can't be recorded. Nothing is sent then.
-    fn begin(&self, action: &'static str, subject: Subject<'_>, content: Content<'_>) -> Result<Ticket>;
+    fn begin(
+        &self,
+        action: &'static str,
+        subject: Subject<'_>,
+        scope: Option<&Scope>,
+        content: Content<'_>,
+    ) -> Result<Ticket>;
 
     /// The operation has ended. One whose caller gave up ends with the code `cancelled`.
     ///
     /// # Errors
     /// When that can't be recorded. The caller gets this error in place of the result.
     fn end(&self, ticket: Ticket, ending: Ending<'_>) -> Result<()>;
+
+    /// [`end`](Self::end) failed, and there is no caller to tell: it gave up, or dropped the command that it followed.
+    fn end_failed_unheard(&self, error: &Error);
 
     /// Whether an upload that is streamed should end with the digest of what was sent, [`Effect::sha256`].
     fn wants_digests(&self) -> bool {
@@ -144,9 +154,15 @@ impl Guard for Both {
         self.1.check(command)
     }
 
-    fn begin(&self, action: &'static str, subject: Subject<'_>, content: Content<'_>) -> Result<Ticket> {
-        let first = Open::begin(&self.0, action, subject, content)?;
-        let second = Open::begin(&self.1, action, subject, content)?;
+    fn begin(
+        &self,
+        action: &'static str,
+        subject: Subject<'_>,
+        scope: Option<&Scope>,
+        content: Content<'_>,
+    ) -> Result<Ticket> {
+        let first = Open::begin(&self.0, action, subject, scope, content)?;
+        let second = Open::begin(&self.1, action, subject, scope, content)?;
         Ok(Box::new((first, second)))
     }
 
@@ -155,6 +171,11 @@ impl Guard for Both {
         let (mut first, mut second) = *both;
         let ended = second.end_as(ending);
         first.end_as(ending).and(ended)
+    }
+
+    fn end_failed_unheard(&self, error: &Error) {
+        self.0.end_failed_unheard(error);
+        self.1.end_failed_unheard(error);
     }
 
     fn wants_digests(&self) -> bool {
@@ -172,8 +193,14 @@ struct Open {
 }
 
 impl Open {
-    fn begin(guard: &Arc<dyn Guard>, action: &'static str, subject: Subject<'_>, content: Content<'_>) -> Result<Self> {
-        let ticket = guard.begin(action, subject, content)?;
+    fn begin(
+        guard: &Arc<dyn Guard>,
+        action: &'static str,
+        subject: Subject<'_>,
+        scope: Option<&Scope>,
+        content: Content<'_>,
+    ) -> Result<Self> {
+        let ticket = guard.begin(action, subject, scope, content)?;
         let sent = (matches!(content, Content::Stream(_)) && guard.wants_digests()).then(Sent::default);
         Ok(Self { guard: guard.clone(), ticket: Some(ticket), sent })
     }
@@ -199,7 +226,7 @@ impl Drop for Open {
         let message = "the caller gave up before the operation ended";
         let cancelled = podbay_proto::Error::new(ErrorCode::Cancelled, message).into();
         if let Err(error) = self.end(Err(&cancelled)) {
-            tracing::warn!(%error, "the end of a cancelled operation couldn't be recorded");
+            self.guard.end_failed_unheard(&error);
         }
     }
 }
@@ -235,8 +262,9 @@ impl<O: Operation> Permit<O> {
         content: Content<'_>,
     ) -> Result<Self> {
         let Some(guard) = guard else { return Ok(Self { request, open: None }) };
-        let mut open = Open::begin(guard, action, request.subject(), content)?;
         let narrowed = request.scope_mut().map_or(Ok(()), |scope| guard.narrow(scope));
+        let scope = request.scope_mut().cloned();
+        let mut open = Open::begin(guard, action, request.subject(), scope.as_ref(), content)?;
         let decided = narrowed.and_then(|()| match request.subject() {
             Subject::Command { command, .. } => guard.check(command),
             _ => Ok(()),
@@ -268,6 +296,14 @@ impl<O: Operation> Permit<O> {
         self.open.as_mut().map_or(Ok(()), |open| open.end(result))
     }
 
+    /// The same, where there is no caller to tell if that fails.
+    pub(crate) fn end_unheard(&mut self, effect: Effect) {
+        let Some(open) = &mut self.open else { return };
+        if let Err(error) = open.end(Ok(effect)) {
+            open.guard.end_failed_unheard(&error);
+        }
+    }
+
     /// The operation has ended with this result.
     pub(crate) fn finish<T>(mut self, result: Result<T>, effect: impl FnOnce(&T) -> Effect) -> Result<T> {
         if self.open.is_some() {
@@ -283,7 +319,7 @@ pub(crate) struct Several(Option<Open>);
 
 impl Several {
     pub(crate) fn begin(guard: Option<&Arc<dyn Guard>>, action: &'static str, subject: Subject<'_>) -> Result<Self> {
-        guard.map(|guard| Open::begin(guard, action, subject, Content::Nothing)).transpose().map(Self)
+        guard.map(|guard| Open::begin(guard, action, subject, None, Content::Nothing)).transpose().map(Self)
     }
 
     pub(crate) fn finish<T>(mut self, result: Result<T>) -> Result<T> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use podbay_client::files::Scope;
-use podbay_client::{Command, Content, Effect, Ending, Guard, Result, Sandbox, Subject, Ticket};
+use podbay_client::{Command, Content, Effect, Ending, Error, Guard, Result, Sandbox, Subject, Ticket};
 
 use crate::audit::{self, Audit, Details, Digest};
 use crate::policy::Policy;
@@ -33,8 +33,18 @@ impl Guard for Rules {
         Ok(self.policy.check(command)?)
     }
 
-    fn begin(&self, action: &'static str, subject: Subject<'_>, content: Content<'_>) -> Result<Ticket> {
-        Ok(Box::new(self.audit.begin(&self.sandbox, action, || details(subject, content))?))
+    fn begin(
+        &self,
+        action: &'static str,
+        subject: Subject<'_>,
+        scope: Option<&Scope>,
+        content: Content<'_>,
+    ) -> Result<Ticket> {
+        let details = || match scope {
+            Some(scope) => details(subject, content).within(scope),
+            None => details(subject, content),
+        };
+        Ok(Box::new(self.audit.begin(&self.sandbox, action, details)?))
     }
 
     fn end(&self, ticket: Ticket, Ending { error, denied, effect: done }: Ending<'_>) -> Result<()> {
@@ -45,6 +55,10 @@ impl Guard for Rules {
             // Nobody knows how much of what was sent has arrived.
             Some(error) => self.audit.fail(*operation, error, audit::RecordedEffect { bytes: None, ..effect(done) }),
         }
+    }
+
+    fn end_failed_unheard(&self, error: &Error) {
+        self.audit.end_failed_unheard(&error.to_string());
     }
 
     fn wants_digests(&self) -> bool {

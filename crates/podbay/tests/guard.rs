@@ -41,7 +41,14 @@ impl Guard for Recorder {
         }
     }
 
-    fn begin(&self, action: &'static str, subject: Subject<'_>, content: Content<'_>) -> Result<Ticket> {
+    fn begin(
+        &self,
+        action: &'static str,
+        subject: Subject<'_>,
+        scope: Option<&Scope>,
+        content: Content<'_>,
+    ) -> Result<Ticket> {
+        assert!(scope.is_none_or(|scope| scope.rules_for_reads), "{action} wasn't narrowed");
         let length = match content {
             Content::Bytes(bytes) => Some(bytes.len() as u64),
             Content::Stream(length) => Some(length),
@@ -54,6 +61,10 @@ impl Guard for Recorder {
 
     fn wants_digests(&self) -> bool {
         true
+    }
+
+    fn end_failed_unheard(&self, error: &Error) {
+        panic!("{error}");
     }
 
     fn end(&self, ticket: Ticket, Ending { error, denied, effect }: Ending<'_>) -> Result<()> {

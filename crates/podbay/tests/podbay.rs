@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use podbay::audit::{Audit, AuditEntry};
+use podbay::files::{Mkdir, Scope};
 use podbay::local::{Home, Local};
 use podbay::policy::{CommandRules, Matching, Policy};
 use podbay::provider::{Phase, Provider, Query, Wanted};
@@ -140,6 +141,68 @@ async fn a_clean_up_says_which_sandboxes_it_deleted() {
     let effect = serde_json::to_value(&last.outcome.unwrap().effect).unwrap();
     assert_eq!((last.op, effect), ("cleanup", serde_json::json!({ "changed": true, "deleted": ["idle"] })));
     busy.destroy().await.unwrap();
+}
+
+/// Whoever no longer follows a command gets no result, nor an error in its place: nobody was told.
+#[tokio::test]
+async fn an_end_that_cant_be_recorded_is_told_where_there_is_no_caller() {
+    let home = tempfile::tempdir().unwrap();
+    let audit = Audit::new(|entry: &AuditEntry| match (entry.op, &entry.outcome) {
+        ("exec" | "exec.attach" | "read", Some(_)) => Err(io::Error::other("the disk is full")),
+        _ => Ok(()),
+    });
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let tell = told.clone();
+    let podbay = builder(&home)
+        .audit(audit.strict())
+        .on_audit_failure(move |message| tell.lock().unwrap().push(message.to_owned()))
+        .build()
+        .unwrap();
+    let sandbox = podbay.create().await.unwrap();
+    drop(sandbox.spawn("sleep 60").await.unwrap());
+    assert_eq!(told.lock().unwrap().len(), 1, "{told:?}");
+    assert!(told.lock().unwrap()[0].contains("the disk is full"), "{told:?}");
+    // A caller who gives up.
+    drop(tokio::time::timeout(Duration::from_millis(300), sandbox.run("sleep 60")).await.unwrap_err());
+    assert_eq!(told.lock().unwrap().len(), 2, "{told:?}");
+    assert!(told.lock().unwrap()[1].contains("was cancelled, and"), "{told:?}");
+    // One who waits is told by the error.
+    sandbox.run("true").await.unwrap_err();
+    assert_eq!(told.lock().unwrap().len(), 2, "{told:?}");
+    sandbox.destroy().await.unwrap();
+}
+
+/// In the log, `/etc/passwd` in virtual mode looked like the sandbox's own, and `a` below one directory like `a` below another.
+#[tokio::test]
+async fn what_paths_mean_is_recorded() {
+    let home = tempfile::tempdir().unwrap();
+    let begun: Arc<Mutex<Vec<serde_json::Value>>> = Arc::default();
+    let record = begun.clone();
+    let audit = Audit::new(move |entry: &AuditEntry| {
+        let details = serde_json::to_value(&*entry.details).unwrap();
+        record.lock().unwrap().extend((entry.outcome.is_none() && entry.op == "mkdir").then_some(details));
+        Ok(())
+    });
+    let paths = Scope { root: Some("/workspace".into()), virtual_paths: true, ..Scope::default() };
+    let policy = Policy { paths, ..Policy::default() };
+    let podbay = builder(&home).audit(audit.clone()).policy(policy).build().unwrap();
+    podbay.create().await.unwrap().mkdir("/etc/a").await.unwrap();
+    let podbay = builder(&home).audit(audit).build().unwrap();
+    let sandbox = podbay.create().await.unwrap();
+    for dir in ["/tmp/one", "/tmp/two"] {
+        let scope = Scope { workdir: Some(dir.into()), ..Scope::default() };
+        sandbox.mkdir(Mkdir { scope, ..Mkdir::new("a") }).await.unwrap();
+    }
+    sandbox.mkdir("b").await.unwrap();
+    assert_eq!(
+        *begun.lock().unwrap(),
+        [
+            serde_json::json!({ "path": "/etc/a", "root": "/workspace", "virtual_paths": true }),
+            serde_json::json!({ "path": "a", "workdir": "/tmp/one" }),
+            serde_json::json!({ "path": "a", "workdir": "/tmp/two" }),
+            serde_json::json!({ "path": "b" }),
+        ]
+    );
 }
 
 #[tokio::test]

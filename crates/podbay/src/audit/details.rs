@@ -2,6 +2,7 @@
 
 use podbay_proto::RawPath;
 use podbay_proto::exec::{Command, ExecId, Program, Target};
+use podbay_proto::files::Scope;
 use serde::Serialize;
 
 use super::digest::{self, Digest, Text, Total, Variable, WHOLE};
@@ -24,6 +25,12 @@ pub struct Details {
     to: Option<Text>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pattern: Option<Text>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    workdir: Option<Text>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    root: Option<Text>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    virtual_paths: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     exec_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,6 +87,16 @@ impl Details {
     pub fn between(from: &RawPath, to: &RawPath) -> Self {
         let target = shown(format!("{from} -> {to}"));
         Self { target, to: Some(Text::of(to.as_bytes())), ..Self::path(from) }
+    }
+
+    /// What the operation's paths mean: relative ones are below `workdir`, virtual ones below `root`.
+    #[must_use]
+    pub fn within(mut self, scope: &Scope) -> Self {
+        let text = |path: &RawPath| Text::of(path.as_bytes());
+        self.workdir = scope.workdir.as_ref().map(text);
+        self.root = scope.root.as_ref().map(text);
+        self.virtual_paths = scope.virtual_paths;
+        self
     }
 
     /// A command that is to be started.

@@ -148,12 +148,13 @@ impl Audit {
         let decision = if denied { Decision::Denied } else { Decision::Failed };
         let code = ErrorName::of(error).code;
         let failed = Failed { error: code, denied_by: denied.then_some(DeniedBy::Sandbox), reason: None };
-        let told = self.finish(operation, decision, effect, Some(failed));
-        // Whoever gave up isn't there any more to be told.
-        if let (Err(error), true) = (&told, code == ErrorCode::Cancelled.as_str()) {
-            self.raise_alarm(&error.to_string());
-        }
-        told
+        self.finish(operation, decision, effect, Some(failed))
+    }
+
+    /// The end of an operation couldn't be recorded, and its caller isn't there any more to be told.
+    pub(crate) fn end_failed_unheard(&self, error: &str) {
+        tracing::warn!(error, "the end of an operation couldn't be recorded");
+        self.raise_alarm(error);
     }
 
     /// Records that this process denied an operation, so that nothing was sent.
@@ -295,8 +296,7 @@ impl Drop for PendingOperation {
         let entry = ended(entry, self.begun, Decision::Failed, RecordedEffect::default(), Some(failed));
         // Where the audit is strict, the failure has no caller to go to.
         if let Err(error) = self.audit.tell(&entry) {
-            tracing::warn!(%error, "the end of a cancelled operation couldn't be recorded");
-            self.audit.raise_alarm(&error.to_string());
+            self.audit.end_failed_unheard(&error.to_string());
         }
     }
 }
