@@ -198,14 +198,15 @@ fn containerd_answers(cluster: &Cluster) -> bool {
     socket.exists() && cluster.ctr().is_ok_and(|mut ctr| output(ctr.arg("version")).is_ok())
 }
 
-/// Whether the node is ready and the first pod will find its service account.
+/// Whether the node is ready, takes pods, and the first of them will find its service account.
 pub(super) fn node_is_ready(cluster: &Cluster) -> bool {
     let get = |arguments: &[&str]| {
         let mut kubectl = cluster.kubectl();
         kubectl.args(["--request-timeout=5s", "get"]).args(arguments).stderr(Stdio::null());
         output(&mut kubectl)
     };
-    let ready = r#"jsonpath={.status.conditions[?(@.type=="Ready")].status}"#;
+    // The controller manager takes the taint of a node that isn't ready away some time after the node is.
+    let ready = r#"jsonpath={.status.conditions[?(@.type=="Ready")].status}{.spec.taints}"#;
     get(&["node", "node1", "-o", ready]).is_ok_and(|status| status == "True")
         && get(&["--namespace=default", "serviceaccount", "default"]).is_ok()
 }
