@@ -37,7 +37,8 @@ impl Link {
     /// The next line, newline included, and the link that it makes. The first line of a file says the file's number.
     ///
     /// # Errors
-    /// When it would be longer than [`LONGEST`]: readers would take it for several lines that no writer wrote.
+    /// When it would be longer than [`LONGEST`]: readers would take it for several lines that no writer wrote. When there is no
+    /// higher number.
     pub(super) fn seal(&self, file: Option<u64>, body: &impl Serialize) -> io::Result<(Vec<u8>, Self)> {
         #[derive(Serialize)]
         struct Line<'a, T> {
@@ -48,7 +49,7 @@ impl Link {
             #[serde(flatten)]
             body: &'a T,
         }
-        let seq = self.seq + 1;
+        let seq = self.seq.checked_add(1).ok_or_else(|| io::Error::other("the last entry has the highest number"))?;
         let mut line = serde_json::to_vec(&Line { seq, prev: &self.hash, file, body })?;
         line.pop();
         let hash = hex(&Sha256::digest(&line));
@@ -137,6 +138,15 @@ pub(super) fn is_torn(line: &[u8], link: &Link) -> bool {
     line[..common] == begin.as_bytes()[..common]
 }
 
+/// Whether a line is the beginning of some entry.
+pub(super) fn is_torn_from_a_log(line: &[u8]) -> bool {
+    let Some(rest) = line.strip_prefix(b"{\"seq\":") else { return b"{\"seq\":".starts_with(line) };
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let rest = &rest[digits..];
+    let Some(hash) = rest.strip_prefix(b",\"prev\":\"") else { return b",\"prev\":\"".starts_with(rest) };
+    hash.iter().take(GENESIS.len()).all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,6 +184,12 @@ mod tests {
         let (line, _) = Link::genesis().seal(Some(1), &serde_json::json!({ "op": "read" })).unwrap();
         for length in 0..line.len() - 1 {
             assert!(is_torn(&line[..length], &Link::genesis()), "{length}");
+        }
+        for length in 0..line.len() - 1 {
+            assert!(is_torn_from_a_log(&line[..length]), "{length}");
+        }
+        for other in [&b"hello"[..], b"{}", b"{\"seq\":x", b"{\"seq\":1,\"op\"", b"{\"seq\":1,\"prev\":\"x"] {
+            assert!(!is_torn_from_a_log(other), "{}", other.escape_ascii());
         }
         assert!(!is_torn(b"something else", &Link::genesis()));
         assert!(!is_torn(b"{\"seq\":2,\"prev\"", &Link::genesis()));

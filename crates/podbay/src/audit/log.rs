@@ -85,24 +85,20 @@ struct Last {
 impl AuditLog {
     /// Opens a log to append to it; it is created if it doesn't exist.
     ///
-    /// A symbolic link is refused, and so is everything that isn't a regular file of this user. Nobody else may read or write it
-    /// (mode 0600).
+    /// A symbolic link is refused, and so is everything that isn't a regular file of this user, or has a second name. Nobody else
+    /// may read or write it (mode 0600).
     ///
     /// # Errors
     /// When it can't be opened, or isn't an audit log.
     pub fn open(path: impl AsRef<Path>, rotation: Rotation) -> io::Result<Self> {
-        // The working directory may change while the log is in use.
+        // The working directory may change while the log is in use, and so may a link on the way to it.
         let path = std::path::absolute(path)?;
+        let path = match (path.parent(), path.file_name()) {
+            (Some(directory), Some(name)) => std::fs::canonicalize(directory)?.join(name),
+            _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "this isn't the name of a file")),
+        };
         let log = Self { path, rotation, patience: PATIENCE, state: Mutex::default() };
-        let (locked, tail) = log.locked(&mut State::default(), Instant::now() + PATIENCE)?;
-        if tail.is_foreign() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "this file isn't an audit log with hashes; move it away, or choose another file",
-            ));
-        }
-        // Only now: what somebody has named by mistake stays as it is.
-        file::hide(&locked)?;
+        log.locked(&mut State::default(), Instant::now() + PATIENCE)?;
         Ok(log)
     }
 
@@ -128,19 +124,25 @@ impl AuditLog {
     fn locked(&self, state: &mut State, until: Instant) -> io::Result<(Locked, Tail)> {
         for _ in 0..ATTEMPTS {
             let pid = std::process::id();
-            let file = match &state.open {
-                Some(open) if open.pid == pid => open.file.clone(),
-                _ => {
-                    let file = Arc::new(file::open(&self.path)?);
-                    state.open = Some(Open { file: file.clone(), pid });
-                    file
-                }
+            let (file, is_new) = match &state.open {
+                Some(open) if open.pid == pid => (open.file.clone(), false),
+                _ => (Arc::new(file::open(&self.path)?), true),
             };
             let locked = Locked::acquire(file, until)?;
             let of_file = locked.metadata()?;
             match std::fs::symlink_metadata(&self.path) {
                 Ok(of_path) if (of_path.dev(), of_path.ino()) == (of_file.dev(), of_file.ino()) => {
                     let tail = Tail::find(&locked, &of_file, &self.path, state.last.as_ref())?;
+                    if is_new {
+                        if tail.is_foreign() {
+                            let reason =
+                                "this file isn't an audit log with hashes; move it away, or choose another file";
+                            return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+                        }
+                        // Only now: what somebody has named by mistake stays as it is.
+                        file::hide(&locked)?;
+                        state.open = Some(Open { file: locked.file(), pid });
+                    }
                     return Ok((locked, tail));
                 }
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

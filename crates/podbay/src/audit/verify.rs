@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use podbay_proto::RawPath;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::chain::{GENESIS, Head, LOST, Link, RECOVERED, Recovered, is_hash, is_torn};
+use super::chain::{GENESIS, Head, LOST, Link, RECOVERED, Recovered, is_hash, is_torn, is_torn_from_a_log};
 use super::digest::Digest;
 use fault::{Cause, Suspect};
 pub use fault::{Fault, FaultKind};
@@ -200,7 +200,10 @@ impl Walk<'_> {
         }
         match &self.last {
             Some((link, _)) if !head.follows(link) => return self.suspect(Cause::WrongLink(head), line),
-            None if head.file.is_none() || (head.seq == 1) != (head.prev == GENESIS) => {
+            None if head.file.is_none()
+                || (head.seq == 1) != (head.prev == GENESIS)
+                || (head.file == Some(1) && head.seq != 1) =>
+            {
                 return self.suspect(Cause::NoBeginning(head), line);
             }
             _ => {}
@@ -257,7 +260,11 @@ impl Walk<'_> {
         let pending = self.pending.take()?;
         let link = self.link().unwrap_or_else(Link::genesis);
         // A file that begins with an incomplete line may follow one that wasn't given.
-        if !pending.terminated && (self.last.is_none() || is_torn(&pending.bytes, &link)) {
+        let is_torn = match self.last {
+            Some(_) => is_torn(&pending.bytes, &link),
+            None => is_torn_from_a_log(&pending.bytes),
+        };
+        if !pending.terminated && is_torn {
             self.report.torn.push(pending.torn(files));
             return None;
         }

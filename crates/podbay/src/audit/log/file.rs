@@ -31,6 +31,11 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
     if meta.uid() != rustix::process::geteuid().as_raw() {
         return wrong("this file belongs to another user, who could change the audit log; choose another");
     }
+    if meta.nlink() > 1 {
+        return wrong(
+            "this file has a second name (a hard link), by which the audit log could be changed; choose another",
+        );
+    }
     Ok(file)
 }
 
@@ -64,6 +69,13 @@ impl Locked {
                 }
             }
         }
+    }
+}
+
+impl Locked {
+    /// The file, to be locked again later.
+    pub(super) fn file(&self) -> Arc<File> {
+        self.0.clone()
     }
 }
 

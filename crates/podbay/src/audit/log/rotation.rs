@@ -3,6 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
 use super::tail;
 
 /// When a new file is begun, and how many full ones are kept.
@@ -28,25 +31,28 @@ impl Rotation {
 /// Renames a full file, and removes those that are too many.
 pub(super) fn rotate(path: &Path, number: u64, keep: Option<u64>) -> io::Result<()> {
     let rotated = rotated(path)?;
-    // Nothing is ever replaced, also where somebody has removed files or put others there.
-    let newest = rotated.last().map_or(0, |(number, _)| *number);
-    let number = number.max(newest.saturating_add(1));
-    std::fs::rename(path, named(path, number))?;
-    let Some(keep) = keep else { return Ok(()) };
-    // The one that has just been renamed is kept too.
-    let others = usize::try_from(keep.max(1) - 1).unwrap_or(usize::MAX);
     let mut ours = Vec::new();
-    for (_, path) in rotated {
-        match tail::begins_a_file_of_a_log(&path) {
-            Ok(true) => ours.push(path),
+    for (number, path) in &rotated {
+        match tail::begins_a_file_of_a_log(path) {
+            Ok(true) => ours.push((*number, path)),
             Ok(false) => {}
-            // It may be an archive that this user may not read. It isn't removed, and the log goes on.
+            // It isn't removed, and the log goes on.
             Err(error) => {
                 tracing::warn!(path = %path.display(), %error, "can't tell whether this is part of the audit log")
             }
         }
     }
-    for path in &ours[..ours.len().saturating_sub(others)] {
+    // Nothing is ever replaced, also where somebody has removed files or put others there.
+    let newest = ours.last().map_or(0, |(number, _)| *number);
+    let is_taken = |number| rotated.binary_search_by_key(&number, |(taken, _)| *taken).is_ok();
+    let Some(number) = (number.max(newest.saturating_add(1))..u64::MAX).find(|number| !is_taken(*number)) else {
+        return Err(io::Error::other("no number is left for the full log; move its older files away"));
+    };
+    rename(path, &named(path, number))?;
+    let Some(keep) = keep else { return Ok(()) };
+    // The one that has just been renamed is kept too.
+    let others = usize::try_from(keep.max(1) - 1).unwrap_or(usize::MAX);
+    for (_, path) in &ours[..ours.len().saturating_sub(others)] {
         match std::fs::remove_file(path) {
             // Another writer has removed it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -54,6 +60,14 @@ pub(super) fn rotate(path: &Path, number: u64, keep: Option<u64>) -> io::Result<
         }
     }
     Ok(())
+}
+
+/// Renames a file unless there is one of the new name, where the file system can do that.
+fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS) => std::fs::rename(from, to),
+        renamed => Ok(renamed?),
+    }
 }
 
 fn named(path: &Path, number: u64) -> PathBuf {

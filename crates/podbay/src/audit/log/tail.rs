@@ -177,20 +177,23 @@ pub(super) fn begins_a_file_of_a_log(path: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Opens a file that has the name of a full one; nothing if it isn't a regular file, or has been removed meanwhile.
+/// Opens a file that has the name of a full one; nothing if it isn't a regular file of this user's, whatever it says, or has been
+/// removed meanwhile.
 fn open_full(path: &Path) -> io::Result<Option<(File, Metadata)>> {
+    let is_ours = |meta: &Metadata| meta.is_file() && meta.uid() == rustix::process::geteuid().as_raw();
+    match std::fs::symlink_metadata(path) {
+        Ok(meta) if is_ours(&meta) => {}
+        Ok(_) => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    }
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
     let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        // A link, and a socket.
-        Err(error)
-            if [Errno::LOOP, Errno::NXIO].map(|errno| Some(errno.raw_os_error())).contains(&error.raw_os_error()) =>
-        {
-            return Ok(None);
-        }
+        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => return Ok(None),
         opened => opened.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?,
     };
     let meta = file.metadata()?;
-    Ok(meta.is_file().then_some((file, meta)))
+    Ok(is_ours(&meta).then_some((file, meta)))
 }

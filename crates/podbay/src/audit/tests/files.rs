@@ -2,8 +2,9 @@
 
 use std::fs::{OpenOptions, Permissions};
 use std::io::Write as _;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 
+use super::super::chain::Link;
 use super::*;
 
 fn mode(path: &Path) -> u32 {
@@ -49,13 +50,37 @@ fn only_a_regular_file_is_used() {
     assert_eq!(std::fs::read_to_string(at("notes")).unwrap(), "my notes\n");
     assert!(AuditLog::open(at("none/audit"), Rotation::default()).is_err());
 
-    // A link that takes the file's place later is refused too.
+    std::fs::write(at("first-name"), "").unwrap();
+    std::fs::hard_link(at("first-name"), at("second-name")).unwrap();
+    assert!(refused("second-name").contains("a second name"), "{}", refused("second-name"));
+
+    // What takes the file's place later is refused too.
     let audit = audit(&at("audit"), Rotation::default());
     perform(&audit, "1");
     std::fs::rename(at("audit"), at("moved")).unwrap();
-    symlink(at("victim"), at("audit")).unwrap();
-    assert!(audit.begin("box", "read", Details::none).is_err());
+    let notes = std::fs::metadata(at("notes")).unwrap().permissions();
+    type Replace<'a> = &'a dyn Fn(&Path);
+    let kinds: [(&str, Replace<'_>); 5] = [
+        ("symbolic link", &|path| symlink(at("victim"), path).unwrap()),
+        ("regular file", &|path| rustix::fs::mkfifoat(rustix::fs::CWD, path, 0o600.into()).unwrap()),
+        ("a second name", &|path| std::fs::hard_link(at("victim"), path).unwrap()),
+        ("isn't an audit log", &|path| drop(std::fs::copy(at("notes"), path).unwrap())),
+        ("directory", &|path| std::fs::create_dir(path).unwrap()),
+    ];
+    for (reason, replace) in kinds {
+        replace(&at("audit"));
+        let error = audit.begin("box", "read", Details::none).unwrap_err().to_string();
+        assert!(error.contains(reason), "{reason}: {error}");
+        std::fs::remove_file(at("audit")).or_else(|_| std::fs::remove_dir(at("audit"))).unwrap();
+    }
     assert!(std::fs::read(at("victim")).unwrap().is_empty());
+    assert_eq!(std::fs::read_to_string(at("notes")).unwrap(), "my notes\n");
+    assert_eq!(std::fs::metadata(at("notes")).unwrap().permissions(), notes);
+    // An empty file that everybody could read isn't refused, but hidden.
+    std::fs::write(at("audit"), "").unwrap();
+    std::fs::set_permissions(at("audit"), Permissions::from_mode(0o644)).unwrap();
+    perform(&audit, "2");
+    assert_eq!(mode(&at("audit")), 0o600);
 }
 
 /// Root's settings could name any file, which was then nobody else's: `/etc/passwd`.
@@ -67,6 +92,75 @@ fn a_file_that_isnt_a_log_stays_as_it_is() {
     std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
     AuditLog::open(&path, Rotation::default()).unwrap_err();
     assert_eq!(mode(&path), 0o644);
+}
+
+/// A command that could change a link on the way to the log moved it while it was in use.
+#[test]
+fn a_link_on_the_way_is_followed_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    std::fs::create_dir(at("logs")).unwrap();
+    std::fs::create_dir(at("elsewhere")).unwrap();
+    symlink("logs", at("link")).unwrap();
+    let audit = audit(&at("link/audit"), Rotation::default());
+    perform(&audit, "1");
+    std::fs::remove_file(at("link")).unwrap();
+    symlink("elsewhere", at("link")).unwrap();
+    perform(&audit, "2");
+    assert_eq!(entries(&at("logs/audit")).len(), 4);
+    assert!(!at("elsewhere/audit").exists());
+}
+
+/// Somebody emptied the log while it was in use, and it was found intact.
+#[test]
+fn what_is_cut_while_the_log_is_in_use_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("audit");
+    for kept in 0..4 {
+        let audit = audit(&path, Rotation::default());
+        perform(&audit, "1");
+        perform(&audit, "2");
+        let lines = lines(&path);
+        std::fs::write(&path, lines[..kept].iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+        perform(&audit, "3");
+        let report = verify(&[&path], None).unwrap();
+        let fault = report.fault.unwrap_or_else(|| panic!("{kept} lines were left"));
+        assert_eq!(fault.kind, FaultKind::Removed, "{kept}: {fault:?}");
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+/// Where others can create files beside the log, as in `/tmp`, theirs were renamed over, counted, removed and continued.
+#[test]
+fn files_of_other_users_beside_the_log_change_nothing() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("audit");
+    let fake = |seq: u64| {
+        let link = Link { seq: seq - 1, hash: "ab".repeat(32) };
+        link.seal(Some(3), &serde_json::json!({ "event": "begun" })).unwrap().0
+    };
+    let planted = [("1", fake(7)), ("3", fake(u64::MAX)), ("1000", fake(9)), (&u64::MAX.to_string(), fake(5))];
+    for (number, content) in &planted {
+        let path = dir.path().join(format!("audit.{number}"));
+        std::fs::write(&path, content).unwrap();
+        std::os::unix::fs::chown(&path, Some(54_321), Some(54_321)).unwrap();
+    }
+    let log = audit(&path, Rotation { keep: Some(2), ..small() });
+    (0..30).for_each(|number| perform(&log, &number.to_string()));
+    for (number, content) in &planted {
+        assert_eq!(&std::fs::read(dir.path().join(format!("audit.{number}"))).unwrap(), content, "{number}");
+    }
+    let ours: Vec<_> = files(&path).into_iter().filter(|path| std::fs::metadata(path).unwrap().uid() == 0).collect();
+    assert_eq!(ours.len(), 3, "{ours:?}");
+    let report = verify(&ours, None).unwrap();
+    assert!(report.intact && report.last == Some(60), "{report:?}");
+    // One of this user's own, whose number is the highest, is an error and no panic.
+    let last = dir.path().join("other");
+    std::fs::write(&last, fake(u64::MAX)).unwrap();
+    assert!(audit(&last, small()).begin("box", "read", Details::none).is_err());
 }
 
 /// Entries that couldn't be written left no trace: the log was intact without them.
@@ -178,8 +272,12 @@ fn a_writer_that_is_at_work_doesnt_cover_up_a_cut() {
     assert_eq!((fault.kind, fault.line, fault.seq), (FaultKind::Removed, 4, Some(4)));
     std::fs::remove_file(&path).unwrap();
     perform(&log, "after");
+    // The log goes on, and says that it isn't the beginning. A new file that the file system takes for the old one was cut.
     let report = verify(&[&path], None).unwrap();
-    assert_eq!((report.intact, report.first), (true, Some(9)), "the log goes on, and says that it isn't the beginning");
+    match report.fault {
+        None => assert_eq!(report.first, Some(9)),
+        Some(fault) => assert_eq!((fault.kind, fault.seq), (FaultKind::Removed, Some(8))),
+    }
 }
 
 #[test]

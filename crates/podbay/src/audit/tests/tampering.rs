@@ -272,3 +272,37 @@ fn tampering_is_found_across_files() {
     let fault = verify(&files(&log.path), None).unwrap().fault.unwrap();
     assert_eq!((fault.kind, fault.path, fault.seq), (FaultKind::Removed, all[2].0.clone(), Some(seq(1, 0))));
 }
+
+/// `printf hello > log` was an intact log with an incomplete line, and a compressed file a changed one.
+#[test]
+fn a_file_without_any_entry_isnt_part_of_a_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("audit");
+    perform(&audit(&path, Rotation::default()), "1");
+    let other = dir.path().join("audit.1.gz");
+    for content in [&b"hello"[..], b"\x1f\x8b\x08\x00\n\n", b"{\"seq\":1,\"op\":\"read\"}\n"] {
+        std::fs::write(&other, content).unwrap();
+        for paths in [vec![&other], vec![&path, &other]] {
+            let refused = verify(&paths, None).unwrap_err().to_string();
+            assert!(refused.contains("audit.1.gz: no entry of an audit log is in it"), "{refused}");
+        }
+    }
+    // That of a writer that was killed, and of one that hasn't written yet.
+    for content in [&b""[..], b"{\"se"] {
+        std::fs::write(&other, content).unwrap();
+        assert!(verify(&[&path, &other], None).unwrap().intact, "{}", content.escape_ascii());
+    }
+}
+
+/// It waited as long as a command that could see the log held the lock.
+#[test]
+fn a_writer_that_was_stopped_is_waited_for_in_vain() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("audit");
+    perform(&audit(&path, Rotation::default()), "1");
+    let holder = std::fs::File::open(&path).unwrap();
+    holder.lock().unwrap();
+    let begun = Instant::now();
+    assert!(verify(&[&path], None).unwrap().intact);
+    assert!(begun.elapsed().as_secs() < 10);
+}

@@ -1,15 +1,19 @@
 //! The lines of all files of a log, in the order of their entries.
 
 use std::cell::RefCell;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 
-use super::super::chain::{Head, LONGEST};
+use super::super::chain::{Head, LONGEST, is_torn_from_a_log};
 use super::{Torn, VerifyError};
+
+/// How long a writer is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A line, without its newline.
 #[derive(Debug, Clone)]
@@ -68,7 +72,15 @@ impl Files {
         }
         let mut keyed = Vec::with_capacity(opened.len());
         for one in opened {
-            keyed.push((one.first_seq()?.unwrap_or(u64::MAX), one));
+            let seq = one.first_seq()?;
+            if seq.is_none() && !one.may_be_torn()? {
+                let error = io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "no entry of an audit log is in it; decompress it, or leave it out if it isn't part of the log",
+                );
+                return Err(VerifyError::File { path: one.path, error });
+            }
+            keyed.push((seq.unwrap_or(u64::MAX), one));
         }
         keyed.sort_by_key(|(seq, _)| *seq);
         Ok(Self(keyed.into_iter().map(|(_, one)| one).collect()))
@@ -102,10 +114,21 @@ impl Opened {
         if !file.metadata()?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "this isn't a regular file"));
         }
-        // A writer may be at work: under the lock, its line is there or isn't.
-        file.lock_shared()?;
+        // A writer may be at work: under the lock, its line is there or isn't. One that was stopped holds the lock for ever; then
+        // its line may look incomplete.
+        let until = Instant::now() + PATIENCE;
+        let is_locked = loop {
+            match file.try_lock_shared() {
+                Ok(()) => break true,
+                Err(TryLockError::Error(error)) => return Err(error),
+                Err(TryLockError::WouldBlock) if Instant::now() > until => break false,
+                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        };
         let meta = file.metadata();
-        file.unlock()?;
+        if is_locked {
+            file.unlock()?;
+        }
         let meta = meta?;
         let identity = (meta.dev(), meta.ino());
         Ok(Self { path: path.to_owned(), file: RefCell::new(file), length: meta.len(), identity })
@@ -130,6 +153,11 @@ impl Opened {
             }
         }
         Ok(None)
+    }
+
+    /// Whether it is empty, or has nothing but the beginning of an entry.
+    fn may_be_torn(&self) -> Result<bool, VerifyError> {
+        Ok(self.each(|line| (!is_torn_from_a_log(&line.bytes)).then_some(()))?.is_none())
     }
 
     fn first_seq(&self) -> Result<Option<u64>, VerifyError> {
