@@ -50,7 +50,7 @@ fn template(name: &str) -> Template {
 }
 
 /// Two sandboxes that others created, one from a warm pool, and one whose podbayd wasn't told its Sandbox's name.
-struct Place {
+struct Fixture {
     cluster: rig::TestCluster,
     namespace: rig::Namespace,
     router: String,
@@ -60,7 +60,7 @@ struct Place {
     _key: tempfile::TempDir,
 }
 
-impl Place {
+impl Fixture {
     /// The account of the namespace has no rights at all.
     async fn new() -> Option<Self> {
         let cluster = rig::cluster_with(&[AddOn::AgentSandbox]).await.unwrap()?;
@@ -207,19 +207,19 @@ async fn a_client_without_rights_uses_sandboxes_that_exist() {
             None => without_rights(&Inside::new(namespace)).await,
         };
     }
-    let Some(place) = Place::new().await else { return };
+    let Some(fixture) = Fixture::new().await else { return };
     let test = "a_client_without_rights_uses_sandboxes_that_exist";
-    place.run_inside(test, &[]).await;
+    fixture.run_inside(test, &[]).await;
     // An account that may read claims needn't be told the Sandboxes' names.
     let install = Install {
-        namespace: place.namespace.name().into(),
+        namespace: fixture.namespace.name().into(),
         account: "test".into(),
         ..Install::new(Features { only_claims_names: true, ..Features::default() }.needs())
     };
-    place.cluster.apply(&install.manifests().unwrap()).unwrap();
-    place.run_inside(test, &[("PODBAY_TEST_READS_CLAIMS", "1")]).await;
-    for (claim, _) in &place.sandboxes {
-        assert!(place.owner.delete(claim).await.unwrap());
+    fixture.cluster.apply(&install.manifests().unwrap()).unwrap();
+    fixture.run_inside(test, &[("PODBAY_TEST_READS_CLAIMS", "1")]).await;
+    for (claim, _) in &fixture.sandboxes {
+        assert!(fixture.owner.delete(claim).await.unwrap());
     }
 }
 
@@ -348,16 +348,16 @@ async fn reads_claims(inside: &Inside) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_without_a_pod_opens_nothing_else() {
     let Some(namespace) = rig::inside() else {
-        let Some(place) = Place::new().await else { return };
-        place.run_inside("a_token_without_a_pod_opens_nothing_else", &[]).await;
+        let Some(fixture) = Fixture::new().await else { return };
+        fixture.run_inside("a_token_without_a_pod_opens_nothing_else", &[]).await;
         // From outside of the cluster, with all rights: every connection that is configured, and a policy that admits the router.
         let config = Config {
             template_name: Some("podbay".into()),
             connection: Connection::Tunnel,
-            private_key_file: place._key.path().join("key").to_str().map(str::to_owned),
+            private_key_file: fixture._key.path().join("key").to_str().map(str::to_owned),
             ..Config::default()
         };
-        let cluster = Cluster::with_client(place.cluster.admin(), place.namespace.name());
+        let cluster = Cluster::with_client(fixture.cluster.admin(), fixture.namespace.name());
         let trial = Trial { hold: Some(Duration::from_secs(3)), sandbox: None };
         let report = Doctor::agent_sandbox_with(cluster, config, trial).unwrap().examine(Depth::Full).await;
         assert!(report.usable, "{report:?}");

@@ -83,15 +83,15 @@ mod tests {
     use super::*;
 
     /// A user's home and working directory.
-    struct Place(tempfile::TempDir);
+    struct User(tempfile::TempDir);
 
-    impl Place {
+    impl User {
         fn new() -> Self {
-            let place = Self(tempfile::tempdir().unwrap());
+            let user = Self(tempfile::tempdir().unwrap());
             for dir in ["home/.config/podbay", "work"] {
-                std::fs::create_dir_all(place.0.path().join(dir)).unwrap();
+                std::fs::create_dir_all(user.0.path().join(dir)).unwrap();
             }
-            place
+            user
         }
 
         fn file(&self, path: &str, text: &str) -> PathBuf {
@@ -110,29 +110,29 @@ mod tests {
 
     #[test]
     fn the_users_own_file_has_full_power_and_a_found_one_has_not() {
-        let place = Place::new();
-        let own = place.file("home/.config/podbay/podbay.toml", "ttl = \"2h\"\n[local]\nnetwork = \"host\"\n");
-        place.file("work/podbay.toml", "ttl = \"1h\"\n");
-        let config = place.read(None, &[]).unwrap();
+        let user = User::new();
+        let own = user.file("home/.config/podbay/podbay.toml", "ttl = \"2h\"\n[local]\nnetwork = \"host\"\n");
+        user.file("work/podbay.toml", "ttl = \"1h\"\n");
+        let config = user.read(None, &[]).unwrap();
         let entries: Vec<_> = config.entries().map(|entry| (entry.key, entry.from, entry.power)).collect();
         let own = own.display().to_string();
         assert_eq!(entries, [("ttl", FILE.into(), "may only narrow"), ("local.network", own, "full")]);
         assert_eq!(config.ttl().unwrap().as_secs(), 3600);
         // The environment beats both.
-        assert_eq!(place.read(None, &[("PODBAY_TTL", "5h")]).unwrap().ttl().unwrap().as_secs(), 5 * 3600);
-        place.file("work/podbay.toml", "[local]\nnetwork = \"host\"\n");
-        let error = place.read(None, &[]).unwrap_err().to_string();
+        assert_eq!(user.read(None, &[("PODBAY_TTL", "5h")]).unwrap().ttl().unwrap().as_secs(), 5 * 3600);
+        user.file("work/podbay.toml", "[local]\nnetwork = \"host\"\n");
+        let error = user.read(None, &[]).unwrap_err().to_string();
         assert!(error.starts_with("podbay.toml: local.network: a file in the project can't set this"), "{error}");
     }
 
     #[test]
     fn a_file_that_is_named_takes_the_place_of_both() {
-        let place = Place::new();
-        place.file("home/.config/podbay/podbay.toml", "ttl = \"2h\"\n");
-        let found = place.file("work/podbay.toml", "[local]\nnetwork = \"host\"\n");
+        let user = User::new();
+        user.file("home/.config/podbay/podbay.toml", "ttl = \"2h\"\n");
+        let found = user.file("work/podbay.toml", "[local]\nnetwork = \"host\"\n");
         for config in [
-            place.read(Some(&found), &[]).unwrap(),
-            place.read(None, &[("PODBAY_CONFIG", found.to_str().unwrap())]).unwrap(),
+            user.read(Some(&found), &[]).unwrap(),
+            user.read(None, &[("PODBAY_CONFIG", found.to_str().unwrap())]).unwrap(),
         ] {
             assert_eq!((config.ttl(), config.text("local.network")), (None, Some("host")));
         }
@@ -141,19 +141,19 @@ mod tests {
     /// PODBAY_CONFIG=podbay.toml in somebody's profile would bring back what the project's file lost.
     #[test]
     fn a_relative_path_in_the_environment_gives_no_power() {
-        let place = Place::new();
-        place.file("work/podbay.toml", "mode = \"raw\"\n");
-        let error = place.read(None, &[("PODBAY_CONFIG", "podbay.toml")]).unwrap_err().to_string();
+        let user = User::new();
+        user.file("work/podbay.toml", "mode = \"raw\"\n");
+        let error = user.read(None, &[("PODBAY_CONFIG", "podbay.toml")]).unwrap_err().to_string();
         assert!(error.contains("absolute"), "{error}");
-        assert!(place.read(None, &[("PODBAY_CONFIG", ""), ("XDG_CONFIG_HOME", "work")]).is_err());
+        assert!(user.read(None, &[("PODBAY_CONFIG", ""), ("XDG_CONFIG_HOME", "work")]).is_err());
     }
 
     #[test]
     fn whoever_works_beside_their_own_file_keeps_its_power() {
-        let place = Place::new();
-        place.file("home/.config/podbay/podbay.toml", "mode = \"raw\"\n");
-        std::fs::remove_dir(place.0.path().join("work")).unwrap();
-        std::os::unix::fs::symlink("home/.config/podbay", place.0.path().join("work")).unwrap();
-        assert_eq!(place.read(None, &[]).unwrap().mode(), "raw");
+        let user = User::new();
+        user.file("home/.config/podbay/podbay.toml", "mode = \"raw\"\n");
+        std::fs::remove_dir(user.0.path().join("work")).unwrap();
+        std::os::unix::fs::symlink("home/.config/podbay", user.0.path().join("work")).unwrap();
+        assert_eq!(user.read(None, &[]).unwrap().mode(), "raw");
     }
 }
