@@ -32,8 +32,8 @@ const ON_THE_CLUSTER: [&str; 11] = [
     "k8s/access",
 ];
 
-/// These stop the test cluster's API server, so nothing that uses the cluster may run beside them.
-const ALONE: [&str; 2] = ["k8s/outage", "k8s/agent_sandbox_outage"];
+/// These stop the test cluster's API server or taint its node, so nothing that uses the cluster may run beside them.
+const ALONE: [&str; 3] = ["k8s/outage", "k8s/agent_sandbox_outage", "k8s/taints"];
 
 /// What needs no cluster and takes longest, which begins before all others that need none.
 const LONG: [&str; 1] = ["local/local"];

@@ -236,7 +236,6 @@ fn rig_variables(cluster: &Cluster, group: usize) -> Result<Vec<(&'static str, O
         ("KUBECONFIG", account("own", "roles.yaml")?.0),
         // Only what needs rights in all namespaces has them.
         ("WIDE_KUBECONFIG", account("wide", "roles-everywhere.yaml")?.0),
-        ("NODES_KUBECONFIG", account("nodes", "roles-nodes.yaml")?.0),
         ("CLAIMS_KUBECONFIG", claims_file),
         // What tests do to sandboxes without Podbay.
         ("HARNESS_KUBECONFIG", account("harness", "roles-harness.yaml")?.0),

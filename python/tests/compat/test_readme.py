@@ -180,38 +180,6 @@ def test_a_sandbox_that_is_starting_is_pending(cluster):
         provider.delete(sandbox_id=sandbox.id)
 
 
-def test_tolerations_take_effect(cluster):
-    """Row 155: only a pod that tolerates the node's taint is scheduled."""
-    from podbay.compat.langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig
-
-    if "NODES_KUBECONFIG" not in os.environ:
-        pytest.skip("NODES_KUBECONFIG isn't set: no account that may taint nodes")
-    nodes = Api(os.environ["NODES_KUBECONFIG"])
-    [node] = nodes.get("/api/v1/nodes")["items"]
-    path, before = f"/api/v1/nodes/{node['metadata']['name']}", node["spec"].get("taints")
-    taint = {"key": "podbay.dev/test", "value": "agents", "effect": "NoSchedule"}
-    config = {"mode": "raw", "namespace": cluster["NAMESPACE"], "image": cluster["IMAGE"]}
-    plain = KubernetesProvider(KubernetesProviderConfig(**config))
-    tolerant = KubernetesProvider(KubernetesProviderConfig(**config, tolerations=[{**taint, "operator": "Equal"}]))
-    nodes.patch(path, {"spec": {"taints": [*(before or []), taint]}})
-    try:
-        with pytest.raises(RuntimeError, match="taint"):
-            create_until_refused(plain)
-        sandbox = tolerant.get_or_create()
-        try:
-            assert sandbox.execute("echo scheduled").output == "scheduled\n"
-        finally:
-            tolerant.delete(sandbox_id=sandbox.id)
-    finally:
-        nodes.patch(path, {"spec": {"taints": before}})
-
-
-def create_until_refused(provider):
-    """The scheduler hears of a taint a moment later."""
-    for _ in range(20):
-        provider.delete(sandbox_id=provider.get_or_create().id)
-
-
 def test_a_cluster_by_url_and_token(cluster, monkeypatch, tmp_path):
     """Rows 11 and 12: kube_api_url and kube_token in place of a kubeconfig."""
     from podbay.compat.langchain_kubernetes import KubernetesProvider, KubernetesProviderConfig

@@ -47,8 +47,7 @@ fn accounts() -> Vec<Account> {
 }
 
 /// The roles of accounts that the tests use without Podbay: to break something, or to look at what Podbay did.
-const WITHOUT_PODBAY: [&str; 3] =
-    ["node/tests/roles-harness.yaml", "python/tests/roles-harness.yaml", "python/tests/roles-nodes.yaml"];
+const WITHOUT_PODBAY: [&str; 2] = ["node/tests/roles-harness.yaml", "python/tests/roles-harness.yaml"];
 
 /// Verbs by namespace, API group and resource.
 type Granted = BTreeMap<(String, String, String), BTreeSet<String>>;
