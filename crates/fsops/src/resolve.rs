@@ -336,35 +336,56 @@ impl<'a> Resolver<'a> {
     }
 
     fn check(&self, resolved: &ResolvedPath, access: Access) -> Result<()> {
-        let rules_hold = self.has_rules() && (access != Access::Read || self.rules_for_reads);
-        let hidden_holds = access == Access::Remove && !self.settings.hidden.is_empty();
-        if !rules_hold && !hidden_holds {
-            return Ok(());
+        if self.has_rules() && (access != Access::Read || self.rules_for_reads) {
+            self.check_rules(resolved, access)?;
         }
-        if rules_hold && let Some(error) = &self.unknown_rule {
+        if access != Access::Read && !self.settings.hidden.is_empty() {
+            self.check_own_dirs(resolved, access)?;
+        }
+        Ok(())
+    }
+
+    fn check_rules(&self, resolved: &ResolvedPath, access: Access) -> Result<()> {
+        if let Some(error) = &self.unknown_rule {
             return Err(error.clone());
         }
         let path = resolved.real()?;
-        if rules_hold {
-            let allowed = match access {
-                Access::Remove => self.rules.allows_all_below(&path),
-                Access::Read | Access::Change => {
-                    self.rules.allows(&path) || (access == Access::Read && self.rules.shows(&path))
-                }
-            };
-            if !allowed {
-                let message = match self.rules.allows(&path) {
-                    true => "contains files that a path rule protects",
-                    false => "denied by a path rule",
-                };
-                return Err(Error::at(ErrorCode::PolicyDenied, &resolved.asked, message));
-            }
-        }
-        let protects = |hidden: &Path| {
-            std::fs::canonicalize(hidden).is_ok_and(|real| names(real.as_os_str().as_bytes()).starts_with(&path))
+        let allowed = match access {
+            Access::Remove => self.rules.allows_all_below(&path),
+            Access::Change => self.rules.allows(&path),
+            Access::Read => self.rules.allows(&path) || (self.rules.shows(&path) && leads_on(resolved.stat().ok())),
         };
-        if hidden_holds && self.settings.hidden.iter().any(|hidden| protects(hidden)) {
-            let message = "contains Podbay's own state directory";
+        if allowed {
+            return Ok(());
+        }
+        let message = match self.rules.allows(&path) {
+            true => "contains files that a path rule protects",
+            false => "denied by a path rule",
+        };
+        Err(Error::at(ErrorCode::PolicyDenied, &resolved.asked, message))
+    }
+
+    /// Podbay's own directories are only read, except for files of others that have a place there.
+    fn check_own_dirs(&self, resolved: &ResolvedPath, access: Access) -> Result<()> {
+        let path = match resolved.real() {
+            Ok(path) => path,
+            // Files can be written where there is no /proc.
+            Err(_) if access == Access::Change => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let real = |path: &Path| std::fs::canonicalize(path).ok().map(|real| names(real.as_os_str().as_bytes()));
+        for own in self.settings.hidden.iter().filter_map(|hidden| real(hidden)) {
+            let for_others =
+                |place: &Names| place.len() > own.len() && place.starts_with(&own) && path.starts_with(place);
+            let message = if access == Access::Remove && own.starts_with(&path) {
+                "contains Podbay's own state directory"
+            } else if path.starts_with(&own)
+                && !self.settings.reroots.iter().filter_map(|(_, place)| real(place)).any(|place| for_others(&place))
+            {
+                "is in Podbay's own state directory"
+            } else {
+                continue;
+            };
             return Err(Error::at(ErrorCode::PolicyDenied, &resolved.asked, message));
         }
         Ok(())
@@ -406,13 +427,19 @@ impl<'a> Resolver<'a> {
 
 /// The error for a rule that can't be applied because its path can't be followed.
 fn unknown_rule(prefix: &RawPath, error: Errno) -> Error {
-    let reason = error_at(prefix, error).message;
-    let message = format!("it isn't known what this path rule forbids, so nothing was done: {reason}");
-    Error::at(ErrorCode::PolicyDenied, prefix, message)
+    let mut error = error_at(prefix, error);
+    error.code = ErrorCode::PolicyDenied;
+    error.message.push_str("; so it isn't known what this path rule forbids, and nothing was done");
+    error
 }
 
 fn open_plain(path: &[u8]) -> rustix::io::Result<OwnedFd> {
     rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Whether something can lead to what is below it: a directory, or nothing yet.
+pub(crate) fn leads_on(found: Option<Stat>) -> bool {
+    found.is_none_or(|stat| kind_of(&stat) == Kind::Dir)
 }
 
 /// The names of a path from a scope, which has to be absolute and plain.

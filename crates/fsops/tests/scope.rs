@@ -345,6 +345,23 @@ fn rules_for_reads_hide_what_they_forbid() {
 }
 
 #[test]
+fn only_a_directory_leads_to_what_is_allowed() {
+    let fixture = Fixture::new();
+    fixture.put("f", "needle");
+    fixture.put("d/f", "needle");
+    fixture.link("d", "link");
+    let scope = Scope { rules_for_reads: true, ..rules(&fixture, &["f/x", "d/x", "link/x", "missing/x"], &[]) };
+    assert_all_denied(&fixture, &scope, "f", "a file above what is allowed");
+    let grep = Grep { scope: scope.clone(), ..Grep::new("needle") };
+    assert_eq!(lines(&fixture.grep(&grep).unwrap()).len(), 0);
+    let listed = fixture.files.ls(&Ls { scope: scope.clone(), ..Ls::new(".") }, &Cancel::new()).unwrap();
+    let paths: Vec<_> = listed.entries.iter().map(|entry| entry.path.clone()).collect();
+    assert_eq!(paths, [raw(fixture.path("d"))]);
+    let missing = fixture.read(&Read { scope, ..Read::new("missing") }).unwrap_err();
+    assert_eq!(missing.code, ErrorCode::NotFound);
+}
+
+#[test]
 fn rules_work_in_the_virtual_view() {
     let fixture = outside();
     let root = Some(raw(fixture.path("root")));
