@@ -278,7 +278,7 @@ fn only_a_directory_of_one_s_own_can_hide_where_a_forbidden_link_leads() {
     std::fs::set_permissions(fixture.path("others"), PermissionsExt::from_mode(0o700)).unwrap();
     support::as_ordinary_user(&fixture, || {
         std::fs::create_dir(fixture.path("open/own")).unwrap();
-        std::fs::set_permissions(fixture.path("open/own"), PermissionsExt::from_mode(0)).unwrap();
+        std::fs::set_permissions(fixture.path("open/own"), PermissionsExt::from_mode(0o000)).unwrap();
         let write = |prefix: &str| {
             let scope = rules(&fixture, &[], &[prefix]);
             fixture.write(&Write { scope, ..Write::new("open/new") }, b"").map_err(|error| error.code)
