@@ -235,9 +235,9 @@ export type PartialReason = "budget" | "unreadable" | "other";
 
 /** How a request's paths are interpreted, and what they may reach. The default is the whole file system of the sandbox. */
 export interface Scope {
-  /** When not empty, only paths at or below one of these may be touched. Compared component by component, in the same view as all paths. They are taken literally: an allowed prefix that is itself a link opens nothing elsewhere. */
+  /** When not empty, only paths at or below one of these may be touched; an empty list allows all. Compared component by component, in the same view as all paths. They are taken literally: an allowed prefix that is itself a link opens nothing elsewhere. */
   allow_prefixes?: Path[] | undefined;
-  /** Paths at or below one of these may not be touched, even if an allowed prefix covers them. A prefix that is a link covers both its own name and its target. */
+  /** Paths at or below one of these may not be touched, even if an allowed prefix covers them. A prefix that is a link, or is below one, covers both its own name and the path to which it leads, whether that exists or not. While one can't be followed, because links form a loop or the directory of a link is closed, what the rules limit is refused. */
   deny_prefixes?: Path[] | undefined;
   /** Confines the operation to this directory. A path, `..` or link that leads out of it, and every absolute link, is an `escapes_root` error. */
   root?: Path | null | undefined;

@@ -463,7 +463,8 @@ export interface Settings {
    */
   virtualMode?: boolean | undefined;
   /**
-   * `policy.allow_prefixes`: Paths below which files may be changed; all others are denied. Default: all.
+   * `policy.allow_prefixes`: Paths below which files may be changed; all others are denied; an empty list allows all.
+   * Default: all.
    */
   allowPrefixes?: readonly string[] | undefined;
   /**

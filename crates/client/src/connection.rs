@@ -40,6 +40,12 @@ pub(crate) enum Purpose {
     Bulk,
 }
 
+/// The longest version or instance in a greeting.
+const MAX_NAME: usize = 128;
+
+/// The longest path in a greeting: Linux's limit.
+const PATH_MAX: usize = 4096;
+
 /// A connection that is open, or was when it was last used.
 #[derive(Debug, Clone)]
 pub(crate) struct Connection {
@@ -104,6 +110,10 @@ impl Connection {
                 connection.welcome.version
             );
             return Err(Failure::Final(Error::VersionMismatch(message)));
+        }
+        if let Some(part) = oversized(&connection.welcome) {
+            let reason = format!("its {part} is too long to be one");
+            return Err(Failure::Final(Error::BadAnswer { what: "hello", reason }));
         }
         Ok(connection)
     }
@@ -253,6 +263,17 @@ fn nobody() -> Welcome {
         idle_ms: 0,
         running: 0,
     }
+}
+
+/// What is longer in a greeting than in any real one. Callers remember parts of it for many sandboxes.
+fn oversized(welcome: &Welcome) -> Option<&'static str> {
+    let parts = [
+        ("version", welcome.build.len(), MAX_NAME),
+        ("instance", welcome.instance.len(), MAX_NAME),
+        ("working directory", welcome.workdir.as_bytes().len(), PATH_MAX),
+        ("state directory", welcome.state.as_bytes().len(), PATH_MAX),
+    ];
+    parts.into_iter().find(|(_, length, most)| length > most).map(|(part, ..)| part)
 }
 
 /// hyper's errors say little by themselves; the reason is what they come from.

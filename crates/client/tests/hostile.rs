@@ -160,3 +160,24 @@ async fn a_podbayd_that_lies_gets_nowhere() {
     let error = sandbox.read(&Read::new("/a")).await.unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::Unknown), "{error}");
 }
+
+#[tokio::test]
+async fn a_greeting_that_is_too_long_is_refused() {
+    for (part, most) in [("build", 128), ("instance", 128), ("workdir", 4096), ("state", 4096)] {
+        for length in [most, most + 1] {
+            let mut greeting = support::greeting();
+            greeting[part] = "x".repeat(length).into();
+            let (_dir, sandbox) = support::fake_podbayd_as(greeting, |_| unreachable!());
+            let welcome = tokio::time::timeout(Duration::from_secs(10), sandbox.hello()).await.unwrap();
+            match welcome {
+                Ok(_) => assert_eq!(length, most, "{part}"),
+                Err(error) => {
+                    assert!(
+                        length > most && matches!(error, Error::BadAnswer { what: "hello", .. }),
+                        "{part}: {error}"
+                    );
+                }
+            }
+        }
+    }
+}

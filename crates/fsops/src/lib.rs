@@ -15,6 +15,7 @@ mod identity;
 mod list;
 pub mod pattern;
 mod read;
+mod real_names;
 mod resolve;
 mod resolved_path;
 mod rules;

@@ -14,13 +14,14 @@ use rustix::io::Errno;
 
 use crate::errno::{error_at, error_code};
 use crate::identity::{kind_of, lstat};
+use crate::real_names::names_of_real;
 use crate::resolved_path::{ResolvedPath, real_path};
 use crate::rules::{Names, Rules, absolute, names};
 use crate::visibility::Visibility;
 use crate::{Files, Settings};
 
 /// As many links as the kernel follows in one path.
-const MAX_LINKS: usize = 40;
+pub(crate) const MAX_LINKS: usize = 40;
 
 /// The kernel's limit for a path, its final NUL included.
 const PATH_MAX: usize = 4096;
@@ -53,6 +54,8 @@ pub(crate) struct Resolver<'a> {
     is_virtual: bool,
     rules: Rules,
     rules_for_reads: bool,
+    /// A rule of which it isn't known what it forbids: then nothing that rules limit may be done.
+    unknown_rule: Option<Error>,
 }
 
 struct Root {
@@ -94,60 +97,88 @@ impl<'a> Resolver<'a> {
             base = workdir.unwrap_or_else(default);
         }
         let is_virtual = scope.virtual_paths;
-        let mut resolver =
-            Self { settings, root, base, is_virtual, rules: Rules::default(), rules_for_reads: scope.rules_for_reads };
-        resolver.rules = resolver.read_rules(scope)?;
+        let mut resolver = Self {
+            settings,
+            root,
+            base,
+            is_virtual,
+            rules: Rules::default(),
+            rules_for_reads: scope.rules_for_reads,
+            unknown_rule: None,
+        };
+        resolver.read_rules(scope)?;
         Ok(resolver)
     }
 
     /// The scope's prefixes as real paths.
-    fn read_rules(&self, scope: &Scope) -> Result<Rules> {
-        let mut rules = Rules::default();
+    fn read_rules(&mut self, scope: &Scope) -> Result<()> {
         if scope.allow_prefixes.is_empty() && scope.deny_prefixes.is_empty() {
-            return Ok(rules);
+            return Ok(());
         }
         let real_root = self.root.as_ref().map(|root| real_path(&root.dir)).transpose()?;
-        let to_real = |prefix: &RawPath| -> Result<Vec<Names>> {
-            let mut names = names(prefix.as_bytes());
-            if prefix.is_empty() || prefix.as_bytes().contains(&0) || names.iter().any(|name| name == b"..") {
-                let message = "a path prefix can't be empty or contain '..' or a NUL byte";
-                return Err(Error::at(ErrorCode::InvalidArgument, prefix, message));
-            }
-            if !prefix.as_bytes().starts_with(b"/") {
-                names.splice(0..0, self.base.iter().cloned());
-            }
-            Ok(match (&self.root, &real_root) {
-                (Some(root), Some(real)) => {
-                    if !self.is_virtual {
-                        names = self.settings.reroot(&names).unwrap_or(names);
-                    }
-                    let below = if self.is_virtual { Some(&names[..]) } else { names.strip_prefix(&root.names[..]) };
-                    let in_root = below.map(|below| [real, below].concat());
-                    // A prefix around the root covers all of it.
-                    let around = (!self.is_virtual && root.names.starts_with(&names)).then(|| real.clone());
-                    in_root.or(around).into_iter().collect()
-                }
-                _ => self.settings.reroot(&names).into_iter().chain([names]).collect(),
-            })
-        };
         for prefix in &scope.allow_prefixes {
-            let paths = to_real(prefix)?;
+            let names = self.prefix_names(prefix)?;
+            let paths = match &real_root {
+                Some(real_root) => self.prefix_below_root(&names, real_root).into_iter().collect(),
+                None => self.literal(names),
+            };
             // An allowed prefix outside of the root allows nothing; without this it would be no rule at all.
             let nowhere = || vec![vec![b"\0".to_vec()]];
-            rules.allow.extend(if paths.is_empty() { nowhere() } else { paths });
+            self.rules.allow.extend(if paths.is_empty() { nowhere() } else { paths });
         }
         for prefix in &scope.deny_prefixes {
-            rules.deny.extend(to_real(prefix)?);
-            // The target of a denied link is denied as well.
-            let lookup = Lookup { follow: true, parents: false };
-            if let Ok(resolved) = self.resolved(prefix, lookup)
-                && let Ok(mut path) = real_path(&resolved.dir)
-            {
-                path.extend(resolved.name);
-                rules.deny.push(path);
+            let names = self.prefix_names(prefix)?;
+            let mut paths: Vec<Names> = real_root
+                .as_ref()
+                .and_then(|real_root| self.prefix_below_root(&names, real_root))
+                .into_iter()
+                .collect();
+            // What is outside of the root by its name may be below it by another one.
+            if !self.is_virtual {
+                paths.extend(self.literal(names));
+                paths.dedup();
+            }
+            for path in paths {
+                match names_of_real(path) {
+                    Ok(names) => self.rules.deny.extend(names),
+                    Err(error) => self.unknown_rule = Some(unknown_rule(prefix, error)),
+                }
             }
         }
-        Ok(rules)
+        Ok(())
+    }
+
+    /// The names of a prefix in the view of the scope.
+    fn prefix_names(&self, prefix: &RawPath) -> Result<Names> {
+        let mut names = names(prefix.as_bytes());
+        if prefix.is_empty() || prefix.as_bytes().contains(&0) || names.iter().any(|name| name == b"..") {
+            let message = "a path prefix can't be empty or contain '..' or a NUL byte";
+            return Err(Error::at(ErrorCode::InvalidArgument, prefix, message));
+        }
+        if !prefix.as_bytes().starts_with(b"/") {
+            names.splice(0..0, self.base.iter().cloned());
+        }
+        Ok(names)
+    }
+
+    /// Where a prefix is in the root's real directory.
+    fn prefix_below_root(&self, prefix: &Names, real_root: &Names) -> Option<Names> {
+        let root = self.root.as_ref()?;
+        if self.is_virtual {
+            return Some([&real_root[..], prefix].concat());
+        }
+        let rerooted = self.settings.reroot(prefix);
+        let prefix = rerooted.as_ref().unwrap_or(prefix);
+        match prefix.strip_prefix(&root.names[..]) {
+            Some(below) => Some([real_root, below].concat()),
+            // A prefix around the root covers all of it.
+            None => root.names.starts_with(prefix).then(|| real_root.clone()),
+        }
+    }
+
+    /// A path as it is written, and the one that it stands for, if any.
+    fn literal(&self, path: Names) -> Vec<Names> {
+        self.settings.reroot(&path).into_iter().chain([path]).collect()
     }
 
     /// The path where a search starts unless the request says otherwise.
@@ -300,33 +331,61 @@ impl<'a> Resolver<'a> {
         }
     }
 
+    fn has_rules(&self) -> bool {
+        !self.rules.is_empty() || self.unknown_rule.is_some()
+    }
+
     fn check(&self, resolved: &ResolvedPath, access: Access) -> Result<()> {
-        let rules_hold = !self.rules.is_empty() && (access != Access::Read || self.rules_for_reads);
-        let hidden_holds = access == Access::Remove && !self.settings.hidden.is_empty();
-        if !rules_hold && !hidden_holds {
-            return Ok(());
+        if self.has_rules() && (access != Access::Read || self.rules_for_reads) {
+            self.check_rules(resolved, access)?;
+        }
+        if access != Access::Read && !self.settings.hidden.is_empty() {
+            self.check_own_dirs(resolved, access)?;
+        }
+        Ok(())
+    }
+
+    fn check_rules(&self, resolved: &ResolvedPath, access: Access) -> Result<()> {
+        if let Some(error) = &self.unknown_rule {
+            return Err(error.clone());
         }
         let path = resolved.real()?;
-        if rules_hold {
-            let allowed = match access {
-                Access::Remove => self.rules.allows_all_below(&path),
-                Access::Read | Access::Change => {
-                    self.rules.allows(&path) || (access == Access::Read && self.rules.shows(&path))
-                }
-            };
-            if !allowed {
-                let message = match self.rules.allows(&path) {
-                    true => "contains files that a path rule protects",
-                    false => "denied by a path rule",
-                };
-                return Err(Error::at(ErrorCode::PolicyDenied, &resolved.asked, message));
-            }
-        }
-        let protects = |hidden: &Path| {
-            std::fs::canonicalize(hidden).is_ok_and(|real| names(real.as_os_str().as_bytes()).starts_with(&path))
+        let allowed = match access {
+            Access::Remove => self.rules.allows_all_below(&path),
+            Access::Change => self.rules.allows(&path),
+            Access::Read => self.rules.allows(&path) || (self.rules.shows(&path) && leads_on(resolved.stat().ok())),
         };
-        if hidden_holds && self.settings.hidden.iter().any(|hidden| protects(hidden)) {
-            let message = "contains Podbay's own state directory";
+        if allowed {
+            return Ok(());
+        }
+        let message = match self.rules.allows(&path) {
+            true => "contains files that a path rule protects",
+            false => "denied by a path rule",
+        };
+        Err(Error::at(ErrorCode::PolicyDenied, &resolved.asked, message))
+    }
+
+    /// Podbay's own directories are only read, except for files of others that have a place there.
+    fn check_own_dirs(&self, resolved: &ResolvedPath, access: Access) -> Result<()> {
+        let path = match resolved.real() {
+            Ok(path) => path,
+            // Files can be written where there is no /proc.
+            Err(_) if access == Access::Change => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let real = |path: &Path| std::fs::canonicalize(path).ok().map(|real| names(real.as_os_str().as_bytes()));
+        for own in self.settings.hidden.iter().filter_map(|hidden| real(hidden)) {
+            let for_others =
+                |place: &Names| place.len() > own.len() && place.starts_with(&own) && path.starts_with(place);
+            let message = if access == Access::Remove && own.starts_with(&path) {
+                "contains Podbay's own state directory"
+            } else if path.starts_with(&own)
+                && !self.settings.reroots.iter().filter_map(|(_, place)| real(place)).any(|place| for_others(&place))
+            {
+                "is in Podbay's own state directory"
+            } else {
+                continue;
+            };
             return Err(Error::at(ErrorCode::PolicyDenied, &resolved.asked, message));
         }
         Ok(())
@@ -334,7 +393,10 @@ impl<'a> Resolver<'a> {
 
     /// What a listing or search that starts at `dir` leaves out.
     pub(crate) fn visibility(&self, dir: &OwnedFd) -> Result<Visibility<'_>> {
-        let rules = (self.rules_for_reads && !self.rules.is_empty()).then_some(&self.rules);
+        let rules = (self.rules_for_reads && self.has_rules()).then_some(&self.rules);
+        if let (Some(_), Some(error)) = (rules, &self.unknown_rule) {
+            return Err(error.clone());
+        }
         let start = if rules.is_some() { real_path(dir)? } else { Vec::new() };
         let hidden = self.settings.hidden.iter().filter_map(|path| {
             let name = path.file_name()?.as_bytes().to_vec();
@@ -363,8 +425,21 @@ impl<'a> Resolver<'a> {
     }
 }
 
+/// The error for a rule that can't be applied because its path can't be followed.
+fn unknown_rule(prefix: &RawPath, error: Errno) -> Error {
+    let mut error = error_at(prefix, error);
+    error.code = ErrorCode::PolicyDenied;
+    error.message.push_str("; so it isn't known what this path rule forbids, and nothing was done");
+    error
+}
+
 fn open_plain(path: &[u8]) -> rustix::io::Result<OwnedFd> {
     rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Whether something can lead to what is below it: a directory, or nothing yet.
+pub(crate) fn leads_on(found: Option<Stat>) -> bool {
+    found.is_none_or(|stat| kind_of(&stat) == Kind::Dir)
 }
 
 /// The names of a path from a scope, which has to be absolute and plain.

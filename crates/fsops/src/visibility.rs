@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use rustix::fs::Stat;
 
 use crate::identity::{lstat, same_file};
+use crate::resolve::leads_on;
 use crate::rules::{Names, Rules, names};
 
 /// What a listing leaves out: the daemon's own directories, and what the rules forbid.
@@ -22,10 +23,12 @@ impl Visibility<'_> {
         if crate::temporary::is_temporary(name) {
             return true;
         }
-        if let Some(rules) = self.rules
-            && !rules.shows(&[&self.start[..], &names(below)].concat())
-        {
-            return true;
+        if let Some(rules) = self.rules {
+            let path = [&self.start[..], &names(below)].concat();
+            let shown = rules.allows(&path) || (rules.shows(&path) && leads_on(lstat(dir.as_fd(), name).ok()));
+            if !shown {
+                return true;
+            }
         }
         // Comparing names first saves a system call for nearly every entry.
         self.hidden

@@ -228,6 +228,36 @@ fn the_daemon_s_own_directory_is_hidden_and_safe() {
         let error = fixture.files.mv(&Move::new(raw(fixture.path(path)), "elsewhere")).unwrap_err();
         assert_eq!(error.code, ErrorCode::PolicyDenied, "{path}");
     }
+    fixture.link(".podbay/exec", "x/link");
+    let state = raw(fixture.path("x/.podbay"));
+    let scope = Scope { root: Some(state), virtual_paths: true, ..Scope::default() };
+    for (scope, path) in [
+        (Scope::default(), "x/.podbay/exec/log"),
+        (Scope::default(), "x/.podbay/exec/new/deep"),
+        (Scope::default(), "x/link/log"),
+        (scope, "/exec/log"),
+    ] {
+        let write = Write { scope: scope.clone(), ..Write::new(path) };
+        let mkdir = Mkdir { scope: scope.clone(), ..Mkdir::new(path) };
+        let delete = Delete { scope: scope.clone(), ..Delete::new(path) };
+        let (edit, payload) = Edit::new(path, b"needle", b"x");
+        let mv = |from: &str, to: &str| {
+            fixture.files.mv(&Move { scope: scope.clone(), overwrite: true, ..Move::new(from, to) }).map(drop)
+        };
+        let outcomes = [
+            fixture.write(&write, b"").map(drop),
+            fixture.files.mkdir(&mkdir).map(drop),
+            fixture.files.edit(&Edit { scope: scope.clone(), ..edit }, &payload).map(drop),
+            fixture.files.delete(&delete, &Cancel::new()).map(drop),
+            mv(path, "moved"),
+            mv("x/f", path),
+        ];
+        for (number, outcome) in outcomes.into_iter().enumerate() {
+            assert_eq!(outcome.unwrap_err().code, ErrorCode::PolicyDenied, "{number} {path}");
+        }
+    }
+    // The link itself is somewhere else.
+    fixture.files.delete(&Delete::new("x/link"), &Cancel::new()).unwrap();
     // What commands printed stays readable as a file.
     assert_eq!(fixture.read(&Read::new("x/.podbay/exec/log")).unwrap().1, b"needle");
 }
@@ -235,13 +265,18 @@ fn the_daemon_s_own_directory_is_hidden_and_safe() {
 #[test]
 fn artefacts_are_written_where_there_is_room() {
     let fixture = Fixture::with(|dir| Settings {
+        hidden: vec![dir.join("state")],
         reroots: vec![("/large_tool_results".into(), dir.join("state/large"))],
         ..Settings::default()
     });
+    std::fs::create_dir_all(fixture.path("state/large")).unwrap();
     let output = fixture.write(&Write::new("/large_tool_results/call.txt"), b"x").unwrap();
     assert_eq!(output.path, raw(fixture.path("state/large/call.txt")));
     assert_eq!(fixture.read(&Read::new("//large_tool_results/./call.txt")).unwrap().1, b"x");
-    assert_eq!(fixture.read(&Read::new(output.path)).unwrap().1, b"x");
+    assert_eq!(fixture.read(&Read::new(output.path.clone())).unwrap().1, b"x");
+    fixture.write(&Write::new(output.path), b"y").unwrap();
+    fixture.files.delete(&Delete::new("/large_tool_results/call.txt"), &Cancel::new()).unwrap();
+    assert_eq!(fixture.write(&Write::new("state/x"), b"").unwrap_err().code, ErrorCode::PolicyDenied);
     assert_eq!(fixture.read(&Read::new("/large_tool_results_of_mine/x")).unwrap_err().code, ErrorCode::NotFound);
 }
 

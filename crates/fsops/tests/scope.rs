@@ -3,6 +3,8 @@
 
 mod support;
 
+use std::os::unix::fs::PermissionsExt;
+
 use podbay_fsops::Cancel;
 use podbay_proto::files::*;
 use podbay_proto::{ErrorCode, RawPath, Result};
@@ -205,6 +207,111 @@ fn a_forbidden_link_forbids_what_it_leads_to() {
     assert_eq!(fixture.write(&write, b"y").unwrap_err().code, ErrorCode::PolicyDenied);
 }
 
+fn assert_all_denied(fixture: &Fixture, scope: &Scope, path: &str, context: &str) {
+    for (operation, outcome) in outcomes(fixture, scope, path) {
+        let code = outcome.err().map(|error| error.code);
+        assert_eq!(code, Some(ErrorCode::PolicyDenied), "{context}: {operation} {path}");
+    }
+}
+
+#[test]
+fn a_forbidden_path_can_t_be_made_by_any_of_its_names() {
+    type Links = &'static [(&'static str, &'static str)];
+    let cases: [(&str, Links, &[&str]); 7] = [
+        ("secret", &[], &["secret"]),
+        ("secret", &[("target", "secret")], &["secret", "target"]),
+        ("secret", &[("new/dir/target", "secret")], &["secret", "new/dir/target"]),
+        ("secret", &[("one", "secret"), ("d/two", "one"), ("../new/x", "d/two")], &["secret", "one", "d/two", "new/x"]),
+        ("linked/new/secret", &[("real", "linked"), (".", "real/x")], &["linked/new/secret", "real/new/secret"]),
+        ("linked/secret", &[("new", "linked")], &["linked/secret", "new/secret"]),
+        // The name of a link in a directory that has two names.
+        ("linked/secret", &[("real", "linked"), ("../new", "real/secret")], &["linked/secret", "real/secret", "new"]),
+    ];
+    for (prefix, links, denied) in cases {
+        for is_absolute in [false, true] {
+            let fixture = Fixture::new();
+            fixture.put("spare", "x");
+            for (target, link) in links {
+                let absolute = fixture.path("x").parent().unwrap().join(link).parent().unwrap().join(target);
+                fixture.link(if is_absolute { absolute.to_str().unwrap() } else { target }, link);
+            }
+            let scope = Scope { rules_for_reads: true, ..rules(&fixture, &[], &[prefix]) };
+            for path in denied {
+                let context = format!("deny {prefix} with {links:?}, absolute: {is_absolute}");
+                assert_all_denied(&fixture, &scope, path, &context);
+                assert_all_denied(&fixture, &scope, &format!("{path}/below/deep"), &context);
+            }
+            fixture.write(&Write { scope, ..Write::new("secrets/f") }, b"").unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_rule_that_can_t_be_followed_forbids_everything_it_limits() {
+    let fixture = Fixture::new();
+    fixture.put("f", "x");
+    fixture.link("loop", "loop");
+    let mut scope = rules(&fixture, &[], &["loop"]);
+    let error = fixture.write(&Write { scope: scope.clone(), ..Write::new("g") }, b"").unwrap_err();
+    assert_eq!(
+        (error.code, error.path),
+        (ErrorCode::PolicyDenied, Some(raw(fixture.path("loop")))),
+        "{}",
+        error.message
+    );
+    fixture.read(&Read { scope: scope.clone(), ..Read::new("f") }).unwrap();
+    scope.rules_for_reads = true;
+    assert_all_denied(&fixture, &scope, "f", "a loop");
+}
+
+#[test]
+fn only_a_directory_of_one_s_own_can_hide_where_a_forbidden_link_leads() {
+    let fixture = Fixture::new();
+    fixture.put("open/f", "");
+    for path in ["open", "others"] {
+        std::fs::create_dir_all(fixture.path(path)).unwrap();
+        std::fs::set_permissions(fixture.path(path), PermissionsExt::from_mode(0o777)).unwrap();
+    }
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root can make a directory of another user");
+    }
+    std::fs::set_permissions(fixture.path("others"), PermissionsExt::from_mode(0o700)).unwrap();
+    support::as_ordinary_user(&fixture, || {
+        std::fs::create_dir(fixture.path("open/own")).unwrap();
+        std::fs::set_permissions(fixture.path("open/own"), PermissionsExt::from_mode(0o000)).unwrap();
+        let write = |prefix: &str| {
+            let scope = rules(&fixture, &[], &[prefix]);
+            fixture.write(&Write { scope, ..Write::new("open/new") }, b"").map_err(|error| error.code)
+        };
+        assert!(write("others/secret/key").is_ok());
+        assert_eq!(write("open/own/secret").unwrap_err(), ErrorCode::PolicyDenied);
+    });
+}
+
+#[test]
+fn a_root_with_two_names_doesn_t_lose_rules() {
+    let fixture = Fixture::new();
+    fixture.put("real/secret/f", "x");
+    fixture.put("real/spare", "");
+    fixture.link("real", "link");
+    fixture.link(fixture.path("real/secret").to_str().unwrap(), "real/absolute");
+    for root in ["link", "real"] {
+        for prefix in ["link/secret", "real/secret", "link/absolute", "real/absolute", "link", "real", ""] {
+            let scope =
+                Scope { root: Some(raw(fixture.path(root))), rules_for_reads: true, ..rules(&fixture, &[], &[prefix]) };
+            for path in ["secret", "secret/f", "secret/new/deep"] {
+                let path = fixture.path(root).join(path);
+                let context = format!("root {root}, deny {prefix}");
+                assert_all_denied(&fixture, &scope, path.to_str().unwrap(), &context);
+            }
+            if prefix.contains('/') {
+                let path = raw(fixture.path(root).join("free"));
+                fixture.write(&Write { scope, ..Write::new(path) }, b"").unwrap();
+            }
+        }
+    }
+}
+
 #[test]
 fn rules_for_reads_hide_what_they_forbid() {
     let fixture = Fixture::new();
@@ -235,6 +342,23 @@ fn rules_for_reads_hide_what_they_forbid() {
             assert_eq!(outcome.unwrap_err().code, ErrorCode::PolicyDenied, "{operation} {path}");
         }
     }
+}
+
+#[test]
+fn only_a_directory_leads_to_what_is_allowed() {
+    let fixture = Fixture::new();
+    fixture.put("f", "needle");
+    fixture.put("d/f", "needle");
+    fixture.link("d", "link");
+    let scope = Scope { rules_for_reads: true, ..rules(&fixture, &["f/x", "d/x", "link/x", "missing/x"], &[]) };
+    assert_all_denied(&fixture, &scope, "f", "a file above what is allowed");
+    let grep = Grep { scope: scope.clone(), ..Grep::new("needle") };
+    assert_eq!(lines(&fixture.grep(&grep).unwrap()).len(), 0);
+    let listed = fixture.files.ls(&Ls { scope: scope.clone(), ..Ls::new(".") }, &Cancel::new()).unwrap();
+    let paths: Vec<_> = listed.entries.iter().map(|entry| entry.path.clone()).collect();
+    assert_eq!(paths, [raw(fixture.path("d"))]);
+    let missing = fixture.read(&Read { scope, ..Read::new("missing") }).unwrap_err();
+    assert_eq!(missing.code, ErrorCode::NotFound);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use podbay::local::{Home, Local};
 use podbay::policy::Policy;
 use podbay::{
     Command, Content, Effect, Ending, Error, ErrorCode, Event, Group, Guard, Lifetime, Meter, OPERATIONS,
-    OperationError, Podbay, Result, Sandbox, Subject, Target, Ticket,
+    OperationError, Podbay, RawPath, Result, Sandbox, Subject, Target, Ticket,
 };
 use sha2::Digest;
 
@@ -394,6 +394,43 @@ async fn no_scope_of_a_request_reaches_what_the_policy_denies() {
     }
     let left = free.run("cat secret/file; ls secret").await.unwrap();
     assert_eq!(left.text(), "content\ndir\nfile\n", "nothing of it happened");
+    free.destroy().await.unwrap();
+}
+
+/// Where relative paths begin is only known in the sandbox, so a policy can't replace a request's root by a working directory.
+#[tokio::test]
+async fn rules_don_t_move_relative_paths() {
+    let home = tempfile::tempdir().unwrap();
+    let local = Arc::new(Local::at(Home::at(home.path().join("h")).unwrap()));
+    let free = Podbay::builder().provider(local.clone()).build().unwrap().create().await.unwrap();
+    free.run("mkdir -p in sub/in /tmp/d/in").await.unwrap();
+    let under = async |paths: Scope| {
+        let policy = Policy { paths, ..Policy::default() };
+        let podbay = Podbay::builder().provider(local.clone()).policy(policy).build().unwrap();
+        podbay.reconnect(free.id()).await.unwrap()
+    };
+    let denying = under(Scope { deny_prefixes: vec!["/etc".into()], ..Scope::default() }).await;
+    let allowing = under(Scope { allow_prefixes: vec!["/".into()], ..Scope::default() }).await;
+    let roots = [
+        ("/", "/tmp/d"),
+        ("/workspace", "/workspace/in"),
+        ("/workspace/sub", "/workspace/sub/in"),
+        ("/tmp/d", "/tmp/d/in"),
+    ];
+    for (root, inside) in roots {
+        for workdir in [None, Some(inside), Some("/tmp"), Some("/workspace")] {
+            let scope = Scope { root: Some(root.into()), workdir: workdir.map(RawPath::from), ..Scope::default() };
+            let write = async |sandbox: &Sandbox| {
+                let written = sandbox.write(Write::new("x").within(scope.clone()), "").await;
+                written.map(|written| written.path).map_err(|error| error.code())
+            };
+            let expected = write(&free).await;
+            assert!(expected.is_ok(), "{scope:?}: {expected:?}");
+            assert_eq!(write(&denying).await, expected, "{scope:?}");
+            let allowed = write(&allowing).await;
+            assert!(allowed == expected || allowed == Err(Some(ErrorCode::PolicyDenied)), "{scope:?}: {allowed:?}");
+        }
+    }
     free.destroy().await.unwrap();
 }
 

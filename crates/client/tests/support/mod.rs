@@ -155,15 +155,23 @@ pub fn alive(pid: i32) -> bool {
 pub fn fake_podbayd(
     answer: impl Fn(&str) -> Response<MessageBody> + Clone + Send + Sync + 'static,
 ) -> (tempfile::TempDir, Sandbox) {
+    fake_podbayd_as(greeting(), answer)
+}
+
+/// One that greets with these words.
+pub fn fake_podbayd_as(
+    greeting: serde_json::Value,
+    answer: impl Fn(&str) -> Response<MessageBody> + Clone + Send + Sync + 'static,
+) -> (tempfile::TempDir, Sandbox) {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("socket");
     let listener = UnixListener::bind(&socket).unwrap();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            let answer = answer.clone();
+            let (greeting, answer) = (greeting.clone(), answer.clone());
             let service = hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
                 let path = request.uri().path();
-                let response = if path.ends_with("/hello") { greeting() } else { answer(path) };
+                let response = if path.ends_with("/hello") { json(&greeting) } else { answer(path) };
                 async move { std::io::Result::Ok(response) }
             });
             tokio::spawn(
@@ -175,8 +183,13 @@ pub fn fake_podbayd(
     (dir, Sandbox::new(UnixChannel::new(socket)))
 }
 
-fn greeting() -> Response<MessageBody> {
-    let welcome = r#"{"version":{"major":1,"minor":0},"build":"","instance":"i","workdir":"/","state":"/s"}"#;
-    let value: serde_json::Value = serde_json::from_str(welcome).unwrap();
-    Response::new(MessageBody::new(encode_head(&value).unwrap(), Payload::Bytes(Bytes::new())))
+/// What a podbayd says that is as it should be.
+pub fn greeting() -> serde_json::Value {
+    serde_json::json!({
+        "version": {"major": 1, "minor": 0}, "build": "", "instance": "i", "workdir": "/", "state": "/s",
+    })
+}
+
+fn json(value: &serde_json::Value) -> Response<MessageBody> {
+    Response::new(MessageBody::new(encode_head(value).unwrap(), Payload::Bytes(Bytes::new())))
 }

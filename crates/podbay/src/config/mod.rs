@@ -35,6 +35,9 @@ use value::Value;
 
 use crate::policy::{CommandRules, Matching, Policy};
 
+/// The settings that are lists of path prefixes.
+const PREFIXES: [&str; 2] = ["policy.allow_prefixes", "policy.deny_prefixes"];
+
 /// The root of `policy.virtual_mode` unless `policy.root` names one: the working directory of commands.
 const VIRTUAL_ROOT: &str = "/workspace";
 
@@ -246,6 +249,7 @@ impl Config {
     }
 
     fn put(&mut self, setting: &'static Setting, layer: Layer, from: &str, value: Value) -> Result<(), ConfigError> {
+        check_prefixes(setting, &value).map_err(bad(from, setting.key))?;
         if layer == Layer::Project {
             return self.narrow(setting, from, value);
         }
@@ -356,6 +360,19 @@ impl Config {
             },
             commands: CommandRules::deny(self.list("policy.deny_commands"), matching),
         }
+    }
+}
+
+/// The sandbox refuses such prefixes as well, but with every file operation, and it doesn't know the setting.
+fn check_prefixes(setting: &Setting, value: &Value) -> Result<(), String> {
+    let (true, Value::List(prefixes)) = (PREFIXES.contains(&setting.key), value) else { return Ok(()) };
+    let wrong =
+        |prefix: &&String| prefix.is_empty() || prefix.contains('\0') || prefix.split('/').any(|name| name == "..");
+    match prefixes.iter().find(wrong) {
+        Some(prefix) => {
+            Err(format!("{prefix:?} can't be a prefix: write a path that isn't empty, without '..' or a NUL byte"))
+        }
+        None => Ok(()),
     }
 }
 

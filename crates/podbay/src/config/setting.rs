@@ -308,7 +308,7 @@ pub static SETTINGS: &[Setting] = &[
     setting("agent_sandbox.foreign_claims", SettingKind::Flag, "use claims that other programs created; they are never renewed, suspended or deleted").is("false"),
     setting("policy.root", SettingKind::Text, "confine file operations to this directory of the sandbox").otherwise("the whole file system; /workspace with policy.virtual_mode"),
     setting("policy.virtual_mode", SettingKind::Flag, "interpret paths relative to policy.root").is("false"),
-    setting("policy.allow_prefixes", SettingKind::List, "paths below which files may be changed; all others are denied").otherwise("all"),
+    setting("policy.allow_prefixes", SettingKind::List, "paths below which files may be changed; all others are denied; an empty list allows all").otherwise("all"),
     setting("policy.deny_prefixes", SettingKind::List, "paths below which no file may be changed").in_project(Add),
     setting("policy.rules_for_reads", SettingKind::Flag, "apply the prefixes to reading too").is("false"),
     setting("policy.deny_commands", SettingKind::List, "commands that may not be run, such as \"rm -rf\"").in_project(Add),

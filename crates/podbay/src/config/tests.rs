@@ -137,6 +137,22 @@ fn the_policy_is_what_was_set() {
     assert_eq!(policy.paths.deny_prefixes, ["/etc".into()]);
 }
 
+/// Every file operation once failed instead, without naming the setting.
+#[test]
+fn prefixes_that_the_sandbox_would_refuse_are_refused_with_their_setting() {
+    for key in ["policy.allow_prefixes", "policy.deny_prefixes"] {
+        for prefix in ["..", "/a/../b", "../a", ""] {
+            let error = toml(&format!("{key} = [\"/ok\", {prefix:?}]")).unwrap_err().to_string();
+            assert!(error.contains(key) && error.contains(&format!("{prefix:?}")), "{error}");
+            let error = Config::default().set_value(key, &serde_json::json!([prefix])).unwrap_err().to_string();
+            assert!(error.contains(key), "{error}");
+        }
+        toml(&format!("{key} = [\"/a..b\", \"...\", \".\"]")).unwrap();
+    }
+    let error = Config::default().read_project_toml("policy.deny_prefixes = [\"..\"]", "podbay.toml").unwrap_err();
+    assert!(error.to_string().contains("policy.deny_prefixes"), "{error}");
+}
+
 /// A release once refused PODBAY_RIG as an unknown setting.
 #[test]
 fn variables_of_the_tests_set_nothing() {

@@ -65,18 +65,22 @@ impl Policy {
         }
         let mut deny_prefixes = own.deny_prefixes.clone();
         deny_prefixes.extend(asked.deny_prefixes.iter().filter(|path| !own.deny_prefixes.contains(path)).cloned());
-        // A second root becomes a rule: the first has to stay the kernel's, and prefixes are read below a root.
-        let inner = asked.root.clone().filter(|_| fixed);
+        // Prefixes are read below a root. What absolute ones deny stays denied below any, but a root that is a link would move
+        // what others allow, and a second root would replace the first: then the request's becomes a rule. Its relative paths
+        // begin where they begin without it, and so may be refused.
+        let only_denies =
+            own.root.is_none() && !own.virtual_paths && own.allow_prefixes.is_empty() && prefixes().all(is_absolute);
+        let (root, rule) = match &asked.root {
+            Some(asked) if !only_denies => (own.root.clone(), Some(asked.clone())),
+            asked => (asked.clone().or_else(|| own.root.clone()), None),
+        };
         let allow_prefixes = both(&own.allow_prefixes, &asked.allow_prefixes);
-        // A request's relative paths are below its root, unless that would change what the policy's own paths mean.
-        let free = own.root.is_none() && !own.virtual_paths && prefixes().all(is_absolute);
-        let inner_workdir = inner.clone().filter(|_| free);
         Ok(Scope {
-            workdir: asked.workdir.clone().or_else(|| own.workdir.clone()).or(inner_workdir),
-            root: if fixed { own.root.clone() } else { asked.root.clone() },
+            workdir: asked.workdir.clone().or_else(|| own.workdir.clone()),
+            root,
             virtual_paths: own.virtual_paths || asked.virtual_paths,
-            rules_for_reads: own.rules_for_reads || asked.rules_for_reads || inner.is_some(),
-            allow_prefixes: inner.map_or_else(|| allow_prefixes.clone(), |inner| both(&allow_prefixes, &[inner])),
+            rules_for_reads: own.rules_for_reads || asked.rules_for_reads || rule.is_some(),
+            allow_prefixes: rule.map_or_else(|| allow_prefixes.clone(), |rule| both(&allow_prefixes, &[rule])),
             deny_prefixes,
         })
     }
@@ -178,12 +182,14 @@ mod tests {
         let with_workdir = Scope { workdir: Some("/workspace".into()), ..relative };
         assert!(policy(with_workdir).narrow(&in_dir("/workspace")).is_ok());
 
-        // A root of the caller's is one more rule.
+        // Where the policy allows only some paths or has a root, a root of the caller's is one more rule.
+        let narrow = policy(allowing(&["/workspace"])).narrow(&rooted("/workspace/a")).unwrap();
+        assert_eq!(narrow, Scope { rules_for_reads: true, ..allowing(&["/workspace/a"]) });
+        let narrow = policy(root.clone()).narrow(&rooted("/workspace/a")).unwrap();
+        assert_eq!(narrow, Scope { rules_for_reads: true, root: root.root, ..allowing(&["/workspace/a"]) });
+        // Where it has none of these, it stays the kernel's.
         let narrow = policy(deny.clone()).narrow(&rooted("/workspace/a")).unwrap();
-        let workdir = Some("/workspace/a".into());
-        let expected = Scope { allow_prefixes: paths(&["/workspace/a"]), rules_for_reads: true, workdir, ..deny };
-        assert_eq!(narrow, expected);
-        // Where the policy has no prefixes, it stays the kernel's.
+        assert_eq!(narrow, Scope { root: Some("/workspace/a".into()), ..deny });
         let reads = Scope { rules_for_reads: true, ..Scope::default() };
         let asked = virtual_paths(rooted("/workspace/a"));
         assert_eq!(policy(reads).narrow(&asked).unwrap(), Scope { rules_for_reads: true, ..asked });
