@@ -42,7 +42,7 @@ pub use write::PendingWrite;
 pub struct Settings {
     /// Base of relative paths, and where glob and grep start unless the request says otherwise.
     pub workdir: PathBuf,
-    /// Directories that listings and searches leave out and that can't be deleted or moved: the daemon's own.
+    /// Directories that listings and searches leave out, and that can't be deleted, moved or written to: the daemon's own.
     pub hidden: Vec<PathBuf>,
     /// Absolute prefixes that stand for another path: the first of each pair for the second. Virtual paths aren't affected.
     pub reroots: Vec<(PathBuf, PathBuf)>,
@@ -82,7 +82,13 @@ struct Shared {
 
 impl Files {
     /// File operations with these settings.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(mut settings: Settings) -> Self {
+        // Each change of a file is compared with them.
+        for hidden in &mut settings.hidden {
+            if let Ok(real) = hidden.canonicalize() {
+                *hidden = real;
+            }
+        }
         Self { shared: Arc::new(Shared { settings, stripes: std::array::from_fn(|_| Mutex::new(())) }) }
     }
 

@@ -374,7 +374,7 @@ impl<'a> Resolver<'a> {
             Err(error) => return Err(error),
         };
         let real = |path: &Path| std::fs::canonicalize(path).ok().map(|real| names(real.as_os_str().as_bytes()));
-        for own in self.settings.hidden.iter().filter_map(|hidden| real(hidden)) {
+        for own in self.settings.hidden.iter().map(|hidden| names(hidden.as_os_str().as_bytes())) {
             let for_others =
                 |place: &Names| place.len() > own.len() && place.starts_with(&own) && path.starts_with(place);
             let message = if access == Access::Remove && own.starts_with(&path) {
