@@ -1,6 +1,10 @@
 //! Rules on commands.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
+
 use super::shell::{self, ANY, Simple, Word};
+use super::work::Work;
 
 /// How rules are compared with commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -143,7 +147,7 @@ impl CommandRules {
         };
         match self.matching {
             Matching::Substring => self.check_text(line),
-            Matching::Words => self.check_script(line, 0),
+            Matching::Words => Check::new(&self.rules).script(line, 0),
         }
     }
 
@@ -160,7 +164,7 @@ impl CommandRules {
             Matching::Substring => self.check_text(&words.join(" ")),
             Matching::Words => {
                 let words: Vec<Word> = words.iter().map(|word| Word::literal(word)).collect();
-                self.check_command(&words, None, 0, false)
+                Check::new(&self.rules).command(&words, None, 0, Within::default())
             }
         }
     }
@@ -171,25 +175,51 @@ impl CommandRules {
             None => Ok(()),
         }
     }
+}
 
-    fn check_script(&self, script: &str, depth: u32) -> Result<(), String> {
+/// What the command being looked at is part of, whose words are looked at in any case.
+#[derive(Debug, Clone, Copy, Default)]
+struct Within {
+    wrapper: bool,
+    find: bool,
+}
+
+/// One decision. All that is nested in the line shares its bounds.
+struct Check<'a> {
+    rules: &'a [Rule],
+    work: Work,
+    /// Scripts that were looked at, or are being looked at: once is enough, however many shells are given one.
+    seen: RefCell<HashSet<String>>,
+}
+
+impl<'a> Check<'a> {
+    fn new(rules: &'a [Rule]) -> Self {
+        Self { rules, work: Work::default(), seen: RefCell::default() }
+    }
+
+    fn script(&self, script: &str, depth: u32) -> Result<(), String> {
         if depth > 16 {
             return Err("it is too deeply nested to be checked".to_owned());
         }
-        let commands = shell::commands(script)
+        // Finding it among those that were seen is work, too.
+        self.work.spend(1 + script.len() / 64)?;
+        if !self.seen.borrow_mut().insert(script.to_owned()) {
+            return Ok(());
+        }
+        let commands = shell::commands(script, &self.work)
             .map_err(|why| format!("the line can't be checked against the command rules: {why}"))?;
         for Simple { words, input, pattern, .. } in &commands {
             if *pattern && !words[0].is_static() {
                 continue;
             }
-            self.check_command(words, input.as_ref(), depth, false)?;
+            self.command(words, input.as_ref(), depth, Within::default())?;
         }
         Ok(())
     }
 
     /// Decides on one command. Within a wrapper's words each is looked at in its turn, so that a second wrapper needs no
     /// further look.
-    fn check_command(&self, words: &[Word], input: Option<&Word>, depth: u32, wrapped: bool) -> Result<(), String> {
+    fn command(&self, words: &[Word], input: Option<&Word>, depth: u32, within: Within) -> Result<(), String> {
         if words.len() > MOST_WORDS {
             return Err(format!("a command in it has more than {MOST_WORDS} words and can't be checked"));
         }
@@ -197,15 +227,22 @@ impl CommandRules {
         if !name.is_static() {
             return Err("the name of a command in it is known only at run time".to_owned());
         }
-        if let Some(rule) = self.rules.iter().find(|rule| rule.matches(name, arguments)) {
-            return Err(denied(rule));
+        self.work.spend(1 + self.rules.len() / 16)?;
+        for rule in self.rules.iter().filter(|rule| rule.is_about(name)) {
+            self.work.spend(arguments.len() * rule.words.len())?;
+            if rule.matches(arguments) {
+                return Err(denied(rule));
+            }
         }
         let name = base(&name.text);
+        if looks_at_arguments(name) {
+            self.work.spend(cost(arguments))?;
+        }
         match name {
-            "eval" => self.check_joined(after_options(arguments), depth),
+            "eval" => self.joined(after_options(arguments), depth),
             "trap" => {
                 let arguments = after_options(arguments);
-                self.check_joined(&arguments[..arguments.len().min(1)], depth)
+                self.joined(&arguments[..arguments.len().min(1)], depth)
             }
             "alias" if arguments.iter().any(|word| word.text.contains(['=', ANY])) => {
                 Err("it isn't clear what an aliased name runs".to_owned())
@@ -230,25 +267,26 @@ impl CommandRules {
             "find" => {
                 let runs = |word: &Word| ["-exec", "-execdir", "-ok", "-okdir"].contains(&word.text.as_str());
                 let starts = (0..arguments.len()).filter(|&index| runs(&arguments[index]));
-                starts
-                    .into_iter()
-                    .try_for_each(|index| self.check_command(&arguments[index + 1..], None, depth, wrapped))
+                // The commands of a `find` within a `find` are among those of the first.
+                let starts = starts.take(if within.find { 0 } else { usize::MAX });
+                let within = Within { find: true, ..within };
+                starts.into_iter().try_for_each(|index| self.command(&arguments[index + 1..], None, depth, within))
             }
-            _ if SHELLS.contains(&name) => self.check_shell(arguments, input, depth),
-            _ if WRAPPERS.contains(&name) && !wrapped => self.check_wrapped(name, arguments, input, depth),
+            _ if SHELLS.contains(&name) => self.shell(arguments, input, depth),
+            _ if WRAPPERS.contains(&name) && !within.wrapper => self.wrapped(name, arguments, input, depth),
             _ => Ok(()),
         }
     }
 
-    fn check_joined(&self, words: &[Word], depth: u32) -> Result<(), String> {
+    fn joined(&self, words: &[Word], depth: u32) -> Result<(), String> {
         if words.iter().any(|word| !word.is_static()) {
             return Err("a command that it evaluates is known only at run time".to_owned());
         }
         let script: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
-        self.check_script(&script.join(" "), depth + 1)
+        self.script(&script.join(" "), depth + 1)
     }
 
-    fn check_shell(&self, arguments: &[Word], input: Option<&Word>, depth: u32) -> Result<(), String> {
+    fn shell(&self, arguments: &[Word], input: Option<&Word>, depth: u32) -> Result<(), String> {
         let option = |word: &Word| word.text.starts_with(['-', '+']) && word.text.len() > 1;
         let takes_line = |word: &Word| {
             !word.text.starts_with("--") && option(word) && word.text.contains('c') || word.text == "--command"
@@ -258,7 +296,7 @@ impl CommandRules {
             let operands: Vec<&Word> = arguments[at + 1..].iter().filter(|word| !option(word)).collect();
             let several = arguments.iter().any(|word| option(word) && word.text.contains(['o', 'O']));
             let lines = operands.iter().take(if several { 2 } else { 1 });
-            return lines.into_iter().try_for_each(|line| self.check_joined(std::slice::from_ref(*line), depth));
+            return lines.into_iter().try_for_each(|line| self.joined(std::slice::from_ref(*line), depth));
         }
         let starts = ["--rcfile", "--init-file", "--rc", "--init"];
         if arguments.iter().any(|word| starts.iter().any(|start| word.text.starts_with(start)))
@@ -271,21 +309,22 @@ impl CommandRules {
         if let Some(file) = file.filter(|file| !is_plain_file(file)) {
             return match (file.text.as_str(), input) {
                 ("/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0", Some(input)) => {
-                    self.check_joined(std::slice::from_ref(input), depth)
+                    self.joined(std::slice::from_ref(input), depth)
                 }
                 _ => Err("a shell in it runs a file that is known only at run time".to_owned()),
             };
         }
         match (file, input) {
             (Some(_), _) if !reads_input => Ok(()),
-            (_, Some(input)) => self.check_joined(std::slice::from_ref(input), depth),
+            (_, Some(input)) => self.joined(std::slice::from_ref(input), depth),
             (None, None) if arguments.iter().any(|word| matches!(word.text.as_str(), "--version" | "--help")) => Ok(()),
             _ => Err("a shell in it takes its commands from its input, where they can't be checked".to_owned()),
         }
     }
 
     /// The command may begin at any of the wrapper's words.
-    fn check_wrapped(&self, name: &str, words: &[Word], input: Option<&Word>, depth: u32) -> Result<(), String> {
+    fn wrapped(&self, name: &str, words: &[Word], input: Option<&Word>, depth: u32) -> Result<(), String> {
+        self.work.spend(cost(words))?;
         let mut words = words.to_vec();
         let feeds = FEEDERS.contains(&name);
         if feeds {
@@ -315,7 +354,7 @@ impl CommandRules {
             }
             // `env -S 'rm -rf x'`, `env '-Srm -rf x'`, `watch 'rm -rf x'`, `su '--command=rm -rf x'`.
             for script in scripts(&word.text) {
-                self.check_script(script, depth + 1)?;
+                self.script(script, depth + 1)?;
             }
             let variable = word.text.split('=').next().unwrap_or_default();
             if shell::SETTINGS.contains(&variable) {
@@ -324,7 +363,7 @@ impl CommandRules {
             if option || word.text.contains('=') {
                 continue;
             }
-            self.check_command(&words[at..], input, depth, true)?;
+            self.command(&words[at..], input, depth, Within { wrapper: true, find: false })?;
             // What follows an option may be its value; then the command is still to come.
             let value = at > 0 && words[at - 1].text.starts_with('-');
             seen |= !number && !value && !WRAPPERS.contains(&base(&word.text));
@@ -394,11 +433,29 @@ fn with_placeholders(name: &str, words: &[Word]) -> Vec<Word> {
 }
 
 impl Rule {
-    fn matches(&self, name: &Word, arguments: &[Word]) -> bool {
-        let Some((wanted, words)) = self.words.split_first() else { return false };
-        let same = if wanted.contains('/') { name.text == *wanted } else { base(&name.text) == wanted };
-        same && words.iter().all(|word| has(word, base(wanted), arguments))
+    /// Whether the rule is about the command of this name.
+    fn is_about(&self, name: &Word) -> bool {
+        let Some(wanted) = self.words.first() else { return false };
+        if wanted.contains('/') { name.text == *wanted } else { base(&name.text) == wanted }
     }
+
+    /// Whether these arguments make it the command that is denied.
+    fn matches(&self, arguments: &[Word]) -> bool {
+        let Some((name, words)) = self.words.split_first() else { return false };
+        words.iter().all(|word| has(word, base(name), arguments))
+    }
+}
+
+/// Whether all arguments of a command are gone through.
+fn looks_at_arguments(name: &str) -> bool {
+    const BUILTINS: &[&str] =
+        &[".", "alias", "compgen", "complete", "eval", "find", "hash", "mapfile", "readarray", "source", "trap"];
+    [BUILTINS, SETTERS, SHELLS].iter().any(|names| names.contains(&name))
+}
+
+/// The work of going through words.
+fn cost(words: &[Word]) -> usize {
+    words.iter().map(|word| 1 + word.text.len() / 64).sum()
 }
 
 /// Whether a word of a rule is among the arguments, or may be.

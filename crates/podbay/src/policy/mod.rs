@@ -4,6 +4,7 @@
 
 mod command;
 mod shell;
+mod work;
 
 pub use command::{CommandRules, Matching};
 

@@ -8,6 +8,8 @@
 
 mod word;
 
+use super::work::Work;
+
 /// What stands for any text in a [`Word`]: no command line can contain it.
 pub(super) const ANY: char = '\0';
 
@@ -42,11 +44,10 @@ impl Word {
 
     /// Whether bash runs a command in it where it makes a number of it, though it is quoted: `a[$(command)]`.
     fn evaluates(&self) -> bool {
-        let begins = |(at, _): (usize, &str)| {
-            let name = self.text[..at].ends_with(|c: char| c == '_' || c.is_ascii_alphanumeric());
-            name && (self.text[at..].contains("$(") || self.text[at..].contains('`') || self.text[at..].contains("${"))
-        };
-        self.text.match_indices('[').any(begins)
+        let named =
+            |(at, _): &(usize, &str)| self.text[..*at].ends_with(|c: char| c == '_' || c.is_ascii_alphanumeric());
+        let first = self.text.match_indices('[').find(named).map(|(at, _)| &self.text[at..]);
+        first.is_some_and(|rest| ["$(", "`", "${"].iter().any(|begin| rest.contains(begin)))
     }
 
     fn is(&self, keyword: &str) -> bool {
@@ -73,25 +74,18 @@ pub(super) struct Simple {
 }
 
 /// All commands of a line, or why they can't be told.
-pub(super) fn commands(line: &str) -> Result<Vec<Simple>, String> {
-    scan(line, 0)
+pub(super) fn commands(line: &str, work: &Work) -> Result<Vec<Simple>, String> {
+    scan(line, 0, work)
 }
 
-fn scan(line: &str, depth: usize) -> Result<Vec<Simple>, String> {
+fn scan(line: &str, depth: usize, work: &Work) -> Result<Vec<Simple>, String> {
     if depth > DEEPEST || line.len() > LONGEST {
         return Err("it is too long or too deeply nested to be checked".to_owned());
     }
     if line.contains(ANY) {
         return Err("it contains a NUL byte".to_owned());
     }
-    let mut scanner = Scanner {
-        chars: line.chars().collect(),
-        at: 0,
-        depth,
-        found: Vec::new(),
-        bodies: Vec::new(),
-        waiting: Vec::new(),
-    };
+    let mut scanner = Scanner::new(line, depth, work)?;
     scanner.list(None)?;
     let bodies = scanner.bodies;
     for simple in &mut scanner.found {
@@ -102,7 +96,8 @@ fn scan(line: &str, depth: usize) -> Result<Vec<Simple>, String> {
     Ok(scanner.found)
 }
 
-struct Scanner {
+struct Scanner<'a> {
+    work: &'a Work,
     chars: Vec<char>,
     at: usize,
     depth: usize,
@@ -112,7 +107,13 @@ struct Scanner {
     waiting: Vec<(usize, String, bool, bool)>,
 }
 
-impl Scanner {
+impl<'a> Scanner<'a> {
+    fn new(text: &str, depth: usize, work: &'a Work) -> Result<Self, String> {
+        work.spend(text.len())?;
+        let chars = text.chars().collect();
+        Ok(Self { work, chars, at: 0, depth, found: Vec::new(), bodies: Vec::new(), waiting: Vec::new() })
+    }
+
     fn peek(&self, ahead: usize) -> Option<char> {
         self.chars.get(self.at + ahead).copied()
     }
@@ -206,6 +207,7 @@ impl Scanner {
     fn no_shift(&self) -> Result<(), String> {
         let mut open = 0_usize;
         for at in self.at..self.chars.len() {
+            self.work.spend(1)?;
             match (self.chars[at], self.chars.get(at + 1)) {
                 ('<', Some('<')) => return Err("'<<' in it may be a shift or a here-document".to_owned()),
                 ('(', _) => open += 1,
@@ -324,6 +326,7 @@ impl Scanner {
                 let line = if tabs { line.trim_start_matches('\t').to_owned() } else { line };
                 // Shells don't agree whether a line that goes on in the next can hide or make the end.
                 let joined = format!("{goes_on}{line}");
+                self.work.spend(joined.len() / 64)?;
                 if !goes_on.is_empty() && (line == end || joined == end) {
                     return Err("it isn't clear where a here-document ends".to_owned());
                 }

@@ -461,7 +461,14 @@ fn the_substring_mode_is_the_replaced_packages() {
 
 #[test]
 fn nothing_that_comes_in_takes_long_or_deep() {
-    let begun = std::time::Instant::now();
+    let at_once = |line: &str| {
+        let begun = std::time::Instant::now();
+        let _ = decide(&["rm -rf"], line);
+        let (took, start) = (begun.elapsed(), line.get(..80).unwrap_or(line));
+        assert!(took.as_secs() < 1, "{took:?} for {} bytes: {start:?}", line.len());
+    };
+    // Repeated a few times, more often than a command may have words, and everything between.
+    let often = [8, 16, 24, 32, 64, 500, 1_000, 2_000, 4_000, 20_000];
     for piece in [
         "(",
         "$(",
@@ -469,18 +476,54 @@ fn nothing_that_comes_in_takes_long_or_deep() {
         "${",
         "\"$(",
         "$((",
+        "$(('(((((' ) ) ",
+        "((';(((((' ) ) ",
         "{",
         "<(",
         "a|",
+        "a[",
         "sh -c '",
         "<<E\n",
         "eval ",
         "env ",
+        "env rm ",
+        "env -S",
+        "env -S ",
+        "find -exec ",
+        "find -exec env ",
+        "find -exec env sh -c a ",
+        "find -exec xargs ",
         "xargs find -exec ",
+        "xargs ",
+        "xargs -I% ",
         "a ",
+        "rm ",
+        "rm -r ; ",
     ] {
-        let _ = decide(&["rm -rf"], &piece.repeat(20_000));
-        let _ = decide(&["rm -rf"], &format!("{}{}", piece.repeat(5_000), ")".repeat(5_000)));
+        for times in often {
+            at_once(&piece.repeat(times));
+        }
+        at_once(&format!("{}{}", piece.repeat(5_000), ")".repeat(5_000)));
     }
-    assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+    for (shells, documents) in [(1, 14), (2, 14), (3, 11), (8, 15), (500, 15)] {
+        let nested = (0..documents).fold("true".to_owned(), |body, number| {
+            format!("env{} <<'E{number}'\n{body}\nE{number}", " sh -s".repeat(shells))
+        });
+        at_once(&format!("{nested}\n"));
+    }
+    at_once(&format!("env {}-c '{}'", "sh ".repeat(2_000), "true;".repeat(20_000)));
+    at_once(&format!("{}-c '{}'", "env sh ".repeat(2_000), "true;".repeat(20_000)));
+    at_once(&format!("env {}'{}'", "sh -c ".repeat(2_000), "true;".repeat(20_000)));
+    at_once(&format!("env {} rm", "a ".repeat(4_000)).repeat(30));
+    at_once(&format!("cat <<E\n{}E\n", "a\\\n".repeat(80_000)));
+}
+
+/// What may take long is denied; a long line needn't be.
+#[test]
+fn what_is_too_complex_is_denied() {
+    let reason = decide(&["rm -rf"], &format!("find {}true", "-exec env find ".repeat(1_000))).unwrap_err();
+    assert!(reason.contains("too complex"), "{reason}");
+    assert_eq!(decide(&["rm -rf"], &"find . -name '*.rs' -exec wc -l {} +; ".repeat(1_000)), Ok(()));
+    assert_eq!(decide(&["rm -rf"], &format!("sudo rm {}", "file ".repeat(4_000))), Ok(()));
+    assert_eq!(decide(&["rm -rf"], &format!("cat > f <<'E'\n{}E\n", "some text\n".repeat(20_000))), Ok(()));
 }

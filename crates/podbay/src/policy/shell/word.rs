@@ -2,17 +2,10 @@
 
 use super::{ANY, DEEPEST, Scanner, Word, scan};
 
-impl Scanner {
+impl Scanner<'_> {
     /// Text in which only substitutions count, as between double quotes.
     pub(super) fn expanded(&mut self, text: &str) -> Result<Word, String> {
-        let mut inner = Scanner {
-            chars: text.chars().collect(),
-            at: 0,
-            depth: self.depth + 1,
-            found: Vec::new(),
-            bodies: Vec::new(),
-            waiting: Vec::new(),
-        };
+        let mut inner = Scanner::new(text, self.depth + 1, self.work)?;
         if inner.depth > DEEPEST {
             return Err("it is too deeply nested to be checked".to_owned());
         }
@@ -156,17 +149,21 @@ impl Scanner {
             }
             self.at += 1;
             word.text.push(ANY);
-            self.found.append(&mut scan(&script, self.depth + 1)?);
+            self.found.append(&mut scan(&script, self.depth + 1, self.work)?);
+            return Ok(());
+        }
+        let arithmetic = match (self.peek(1), self.peek(2)) {
+            (Some('('), Some('(')) => self.arithmetic_end()?,
+            _ => None,
+        };
+        if let Some(end) = arithmetic {
+            let inside: String = self.chars[self.at + 3..end].iter().collect();
+            self.at = end + 2;
+            self.expanded(&inside)?;
+            word.text.push(ANY);
             return Ok(());
         }
         match self.peek(1) {
-            Some('(') if self.peek(2) == Some('(') && self.arithmetic_end().is_some() => {
-                let end = self.arithmetic_end().unwrap_or(self.at);
-                let inside: String = self.chars[self.at + 3..end].iter().collect();
-                self.at = end + 2;
-                self.expanded(&inside)?;
-                word.text.push(ANY);
-            }
             Some('(') => {
                 if self.peek(2) == Some('(') {
                     self.no_shift()?;
@@ -240,17 +237,17 @@ impl Scanner {
     }
 
     /// Where the `))` of a `$((` is, if it is arithmetic and not a group within a substitution.
-    fn arithmetic_end(&self) -> Option<usize> {
+    fn arithmetic_end(&self) -> Result<Option<usize>, String> {
         let mut open = 0_usize;
-        let mut at = self.at + 3;
-        loop {
-            match self.chars.get(at)? {
+        for at in self.at + 3..self.chars.len() {
+            self.work.spend(1)?;
+            match self.chars[at] {
                 '(' => open += 1,
                 ')' if open > 0 => open -= 1,
-                ')' => return (self.chars.get(at + 1) == Some(&')')).then_some(at),
+                ')' => return Ok((self.chars.get(at + 1) == Some(&')')).then_some(at)),
                 _ => {}
             }
-            at += 1;
         }
+        Ok(None)
     }
 }
