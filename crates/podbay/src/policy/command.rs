@@ -22,7 +22,7 @@ pub enum Matching {
 /// A rule is a command's name and more words: `rm -rf`, `git push --force`, `curl`. It denies a line in which any simple
 /// command has that name and all those words, in any order: behind pipes, in substitutions and functions, after `env` and
 /// `xargs`, in `sh -c '…'`. Short options count one by one: `rm -rf` denies `rm -r -f` and `rm -fr`. A word that is only
-/// known when it runs may be any word. A line that can't be parsed, or in which the name of a command is only known
+/// known when it runs may be any word. Variables that shells execute (`BASH_ENV`, `PS4`) can't be set. A line that can't be parsed, or in which the name of a command is only known
 /// when it runs, is denied.
 ///
 /// This is a guardrail, not a boundary: whoever may run any other program can do with it what these rules deny. The
@@ -167,6 +167,17 @@ impl CommandRules {
                 Check::new(&self.rules).command(&words, None, 0, Within::default())
             }
         }
+    }
+
+    /// Decides on the variables that a caller sets for a command, as on assignments in a line.
+    ///
+    /// # Errors
+    /// Why they are denied.
+    pub fn check_variables<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
+        if self.is_empty() || self.matching == Matching::Substring {
+            return Ok(());
+        }
+        names.into_iter().try_for_each(shell::variable)
     }
 
     fn check_text(&self, text: &str) -> Result<(), String> {
@@ -357,9 +368,7 @@ impl<'a> Check<'a> {
                 self.script(script, depth + 1)?;
             }
             let variable = word.text.split('=').next().unwrap_or_default();
-            if shell::SETTINGS.contains(&variable) {
-                return Err(format!("a shell may run what {variable} is set to"));
-            }
+            shell::variable(variable)?;
             if option || word.text.contains('=') {
                 continue;
             }

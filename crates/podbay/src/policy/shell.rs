@@ -19,9 +19,32 @@ const LONGEST: usize = 256 << 10;
 /// Commands nested deeper than this aren't parsed.
 const DEEPEST: usize = 40;
 
-/// Variables whose value shells run, or read commands from.
-pub(super) const SETTINGS: &[&str] =
-    &["BASH_ENV", "BASHOPTS", "ENV", "PROMPT_COMMAND", "PS0", "PS1", "PS2", "PS4", "SHELLOPTS", "ZDOTDIR"];
+/// Variables whose value shells run, read commands from, or take as the meaning of a command's name.
+pub(super) const SETTINGS: &[&str] = &[
+    "BASH_ALIASES",
+    "BASH_CMDS",
+    "BASH_ENV",
+    "BASHOPTS",
+    "ENV",
+    "PROMPT_COMMAND",
+    "PS0",
+    "PS1",
+    "PS2",
+    "PS4",
+    "SHELLOPTS",
+    "ZDOTDIR",
+];
+
+/// Decides on a variable that is set.
+///
+/// # Errors
+/// When shells run its value.
+pub(super) fn variable(name: &str) -> Result<(), String> {
+    match SETTINGS.contains(&name) || name.starts_with("BASH_FUNC_") {
+        true => Err(format!("a shell may run what {name} is set to")),
+        false => Ok(()),
+    }
+}
 
 /// One word, unquoted. [`ANY`] stands in it for what is only known when it runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -236,11 +259,8 @@ impl<'a> Scanner<'a> {
             }
             if word.is_assignment() {
                 assigned = true;
-                if let Some((name, _)) = word.text.split_once('=')
-                    && SETTINGS.contains(&name.trim_end_matches('+'))
-                {
-                    return Err(format!("a shell may run what {name} is set to"));
-                }
+                let name = word.text.split_once('=').map_or("", |(name, _)| name);
+                variable(name.trim_end_matches('+'))?;
             } else if assigned && (word.is("case") || word.is("esac") || begins.iter().any(|keyword| word.is(keyword)))
             {
                 return Err("a keyword follows an assignment".to_owned());
