@@ -439,7 +439,7 @@ async fn the_owners_variables_arent_the_callers() {
     let home = tempfile::tempdir().unwrap();
     let (_keep, sandbox, _) = sandboxes(&home).await;
     let sandbox = sandbox.with_env([("DENIED".to_owned(), "owner".to_owned())].into());
-    assert_eq!(sandbox.run("printf %s \"$DENIED\"").await.unwrap().stdout, b"owner");
+    assert_eq!(sandbox.run("printf %s \"$DENIED\"").await.unwrap().stdout(), b"owner");
     let mut command = Command::shell("true");
     command.env.insert("DENIED".to_owned(), "caller".into());
     assert_eq!(sandbox.run(command).await.unwrap_err().code(), Some(ErrorCode::PolicyDenied));

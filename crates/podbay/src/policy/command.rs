@@ -1,10 +1,13 @@
 //! Rules on commands.
 
+mod wrapped;
+
 use std::cell::RefCell;
 use std::collections::HashSet;
 
 use super::shell::{self, ANY, Simple, Word};
 use super::work::Work;
+use wrapped::{FEEDERS, WRAPPERS};
 
 /// How rules are compared with commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,87 +42,22 @@ struct Rule {
     words: Vec<String>,
 }
 
-/// Programs that run the command in their arguments.
-const WRAPPERS: &[&str] = &[
-    "builtin",
-    "busybox",
-    "catatonit",
-    "choom",
-    "chpst",
-    "chronic",
-    "chroot",
-    "chrt",
-    "command",
-    "coreutils",
-    "cpulimit",
-    "dbus-run-session",
-    "doas",
-    "dumb-init",
-    "eatmydata",
-    "entr",
-    "env",
-    "exec",
-    "faketime",
-    "fakeroot",
-    "firejail",
-    "flock",
-    "gdb",
-    "gosu",
-    "i386",
-    "ionice",
-    "linux32",
-    "linux64",
-    "ltrace",
-    "nice",
-    "nohup",
-    "nsenter",
-    "numactl",
-    "parallel",
-    "perf",
-    "pkexec",
-    "prlimit",
-    "proxychains",
-    "rlwrap",
-    "runuser",
-    "script",
-    "sem",
-    "setarch",
-    "setpriv",
-    "setsid",
-    "sg",
-    "ssh",
-    "start-stop-daemon",
-    "stdbuf",
-    "strace",
-    "su",
-    "su-exec",
-    "sudo",
-    "systemd-run",
-    "taskset",
-    "time",
-    "timeout",
-    "tini",
-    "torsocks",
-    "toybox",
-    "unbuffer",
-    "unshare",
-    "valgrind",
-    "watch",
-    "x86_64",
-    "xargs",
-    "xvfb-run",
-];
+/// Builtins whose arguments are assignments.
+const DECLARATIONS: &[&str] = &["declare", "export", "local", "readonly", "typeset"];
 
-/// Builtins that set variables.
-const SETTERS: &[&str] = &["declare", "export", "local", "readonly", "typeset"];
+/// Other builtins that set the variables they name.
+const SETTERS: &[&str] = &["getopts", "let", "mapfile", "printf", "read", "readarray", "wait"];
 
-/// Wrappers that add words of their own to the command.
-const FEEDERS: &[&str] = &["parallel", "sem", "xargs"];
+/// Options of [`SETTERS`] that take a value other than a variable.
+const VALUES: [char; 9] = ['C', 'c', 'd', 'i', 'N', 'n', 'p', 't', 'u'];
 
 /// A command with more words than this isn't looked at.
 const MOST_WORDS: usize = 4_096;
 
-const SHELLS: &[&str] = &["ash", "bash", "dash", "fish", "ksh", "mksh", "sh", "zsh"];
+const SHELLS: &[&str] = &[
+    "ash", "bash", "csh", "dash", "fish", "ksh", "ksh93", "lksh", "mksh", "oksh", "pdksh", "posh", "rbash", "rksh",
+    "sh", "tcsh", "yash", "zsh",
+];
 
 impl CommandRules {
     /// Rules that deny.
@@ -209,9 +147,7 @@ impl<'a> Check<'a> {
     }
 
     fn script(&self, script: &str, depth: u32) -> Result<(), String> {
-        if depth > 16 {
-            return Err("it is too deeply nested to be checked".to_owned());
-        }
+        check_depth(depth)?;
         // Finding it among those that were seen is work, too.
         self.work.spend(1 + script.len() / 64)?;
         if !self.seen.borrow_mut().insert(script.to_owned()) {
@@ -268,23 +204,36 @@ impl<'a> Check<'a> {
                 Err(format!("'{name}' evaluates its arguments"))
             }
             "bind" | "enable" | "fc" => Err(format!("it isn't clear what '{name}' runs")),
-            _ if SETTERS.contains(&name) => arguments.iter().try_for_each(|word| {
-                let variable = word.text.split(['=', '+', ANY]).next().unwrap_or_default();
-                match shell::SETTINGS.contains(&variable) || word.text.starts_with(ANY) {
+            _ if DECLARATIONS.contains(&name) && has_option(arguments, 'n') && name != "export" => {
+                Err(format!("it isn't clear which variable a name that '{name}' makes stands for"))
+            }
+            _ if DECLARATIONS.contains(&name) => arguments.iter().try_for_each(|word| match may_declare(word) {
+                true => Err(format!("'{name}' may set a variable that shells execute")),
+                false => Ok(()),
+            }),
+            _ if SETTERS.contains(&name) && (name != "printf" || sets_variable(arguments)) => {
+                match may_set(arguments, name) {
                     true => Err(format!("'{name}' may set a variable that shells execute")),
                     false => Ok(()),
                 }
-            }),
+            }
             "find" => {
-                let runs = |word: &Word| ["-exec", "-execdir", "-ok", "-okdir"].contains(&word.text.as_str());
-                let starts = (0..arguments.len()).filter(|&index| runs(&arguments[index]));
+                let options = ["-exec", "-execdir", "-ok", "-okdir"];
+                let surely = |word: &Word| options.contains(&word.text.as_str());
+                // What is only known at run time may be one of them; then what follows has to be known.
+                let maybe = |word: &Word| options.iter().any(|option| may_be(&word.text, option));
+                let known = |index: usize| arguments.get(index).is_some_and(Word::is_static);
+                let runs = |index: usize| surely(&arguments[index]) || maybe(&arguments[index]) && known(index + 1);
+                let starts = (0..arguments.len()).filter(|&index| runs(index));
                 // The commands of a `find` within a `find` are among those of the first.
                 let starts = starts.take(if within.find { 0 } else { usize::MAX });
                 let within = Within { find: true, ..within };
                 starts.into_iter().try_for_each(|index| self.command(&arguments[index + 1..], None, depth, within))
             }
             _ if SHELLS.contains(&name) => self.shell(arguments, input, depth),
-            _ if WRAPPERS.contains(&name) && !within.wrapper => self.wrapped(name, arguments, input, depth),
+            _ if WRAPPERS.contains(&name) && (!within.wrapper || FEEDERS.contains(&name)) => {
+                self.wrapped(name, arguments, input, depth)
+            }
             _ => Ok(()),
         }
     }
@@ -299,15 +248,25 @@ impl<'a> Check<'a> {
 
     fn shell(&self, arguments: &[Word], input: Option<&Word>, depth: u32) -> Result<(), String> {
         let option = |word: &Word| word.text.starts_with(['-', '+']) && word.text.len() > 1;
+        let takes_word = |word: &Word| option(word) && word.text.ends_with(['o', 'O']);
+        let mut value = false;
+        let options = arguments.iter().take_while(|word| {
+            let goes_on = value || option(word) || word.text.starts_with(ANY);
+            value = takes_word(word);
+            goes_on
+        });
+        if options.into_iter().any(|word| !word.is_static() && option(word)) {
+            return Err("an option of a shell in it is known only at run time".to_owned());
+        }
         let takes_line = |word: &Word| {
             !word.text.starts_with("--") && option(word) && word.text.contains('c') || word.text == "--command"
         };
         if let Some(at) = arguments.iter().position(takes_line) {
             // `-o` takes a word of its own, and so do a few long options: what isn't the line is then checked as if it were.
-            let operands: Vec<&Word> = arguments[at + 1..].iter().filter(|word| !option(word)).collect();
+            let operands = arguments[at + 1..].iter().filter(|word| !is_plain_option(&word.text));
             let several = arguments.iter().any(|word| option(word) && word.text.contains(['o', 'O']));
-            let lines = operands.iter().take(if several { 2 } else { 1 });
-            return lines.into_iter().try_for_each(|line| self.joined(std::slice::from_ref(*line), depth));
+            let mut lines = operands.take(if several { 2 } else { 1 });
+            return lines.try_for_each(|line| self.joined(std::slice::from_ref(line), depth));
         }
         let starts = ["--rcfile", "--init-file", "--rc", "--init"];
         if arguments.iter().any(|word| starts.iter().any(|start| word.text.starts_with(start)))
@@ -332,53 +291,6 @@ impl<'a> Check<'a> {
             _ => Err("a shell in it takes its commands from its input, where they can't be checked".to_owned()),
         }
     }
-
-    /// The command may begin at any of the wrapper's words.
-    fn wrapped(&self, name: &str, words: &[Word], input: Option<&Word>, depth: u32) -> Result<(), String> {
-        self.work.spend(cost(words))?;
-        let mut words = words.to_vec();
-        let feeds = FEEDERS.contains(&name);
-        if feeds {
-            words = with_placeholders(name, &words);
-            let runs =
-                |word: &&Word| !word.text.starts_with('-') && !word.text.starts_with(|c: char| c.is_ascii_digit());
-            let command: Vec<&str> = words.iter().filter(runs).map(|word| base(&word.text)).collect();
-            let passes_on = |name: &&str| WRAPPERS.contains(name) || SHELLS.contains(name) || *name == "eval";
-            if !command.is_empty() && command.iter().all(passes_on) {
-                return Err(format!("the command that '{name}' runs is known only at run time"));
-            }
-            words.push(Word::literal(&ANY.to_string()));
-        }
-        let mut seen = false;
-        for (at, word) in words.iter().enumerate() {
-            let option = word.text.starts_with('-');
-            let number = word.text.starts_with(|c: char| c.is_ascii_digit());
-            if !word.is_static() {
-                let fed = feeds && at + 1 == words.len();
-                if !seen && !fed && !option {
-                    return Err(format!("the command that '{name}' runs is known only at run time"));
-                }
-                continue;
-            }
-            if name == "env" && word.text.contains('\\') {
-                return Err("'env' may split words that contain a backslash by its own rules (env -S)".to_owned());
-            }
-            // `env -S 'rm -rf x'`, `env '-Srm -rf x'`, `watch 'rm -rf x'`, `su '--command=rm -rf x'`.
-            for script in scripts(&word.text) {
-                self.script(script, depth + 1)?;
-            }
-            let variable = word.text.split('=').next().unwrap_or_default();
-            shell::variable(variable)?;
-            if option || word.text.contains('=') {
-                continue;
-            }
-            self.command(&words[at..], input, depth, Within { wrapper: true, find: false })?;
-            // What follows an option may be its value; then the command is still to come.
-            let value = at > 0 && words[at - 1].text.starts_with('-');
-            seen |= !number && !value && !WRAPPERS.contains(&base(&word.text));
-        }
-        Ok(())
-    }
 }
 
 /// What follows the options of a builtin.
@@ -397,48 +309,43 @@ fn has_option(words: &[Word], letter: char) -> bool {
     words.iter().take_while(|word| word.text != "--").any(sets)
 }
 
+/// Whether a word before a shell's line is an option, or ends them: `-`, `--`, `-e`, `+o`. After `--` the line itself may begin with
+/// a `-`, but with nothing else of an option's it is only a command's name.
+fn is_plain_option(word: &str) -> bool {
+    word.starts_with(['-', '+']) && word.chars().skip(1).all(|c| c == '-' || c.is_ascii_alphanumeric())
+}
+
+/// Whether an argument of `declare` and the like may set one of [`shell::SETTINGS`].
+fn may_declare(word: &Word) -> bool {
+    let name = word.text.split(['=', '+', '[']).next().unwrap_or_default();
+    shell::SETTINGS.iter().any(|setting| may_be(name, setting))
+}
+
+/// Whether the words of `printf` begin with `-v`.
+fn sets_variable(words: &[Word]) -> bool {
+    words.first().is_some_and(|word| word.text.starts_with("-v"))
+}
+
+/// Whether arguments of `read` and the like may name one of [`shell::SETTINGS`], behind an option's letter too.
+fn may_set(words: &[Word], name: &str) -> bool {
+    // Of `printf`, what follows the variable is text.
+    let words = if name == "printf" { &words[..words.len().min(2)] } else { words };
+    (0..words.len()).any(|at| {
+        let word = &words[at];
+        let attached = word.text.starts_with('-');
+        let target = word.text.split(['=', '+', '[']).next().unwrap_or_default();
+        let named = |setting: &&str| target == *setting || attached && target.ends_with(setting);
+        // A prompt, a limit and the like come after their letter.
+        let value = at > 0 && words[at - 1].text.starts_with('-') && words[at - 1].text.ends_with(VALUES);
+        let unknown =
+            !value && !["let", "wait"].contains(&name) && shell::SETTINGS.iter().any(|set| may_be(target, set));
+        shell::SETTINGS.iter().any(named) || unknown
+    })
+}
+
 /// Whether a word names a file that is there before the line runs, as far as that can be told.
 fn is_plain_file(word: &Word) -> bool {
     word.is_static() && !word.text.starts_with("/dev/") && !word.text.starts_with("/proc/")
-}
-
-/// Where a word of a wrapper may be a line of its own, behind an option's letter or name too.
-fn scripts(word: &str) -> Vec<&str> {
-    let mut scripts = Vec::new();
-    if word.contains(char::is_whitespace) {
-        scripts.push(word);
-        scripts.extend(word.split_once('=').map(|(_, value)| value));
-    }
-    if let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.starts_with('-')) {
-        scripts.extend(letters.split_once(['S', 'c']).map(|(_, script)| script));
-    } else if let Some((_, value)) = word.strip_prefix("--").and_then(|option| option.split_once('=')) {
-        scripts.push(value);
-    }
-    scripts
-}
-
-/// The words of `xargs` or `parallel`, in which what they put other words in place of can be anything.
-fn with_placeholders(name: &str, words: &[Word]) -> Vec<Word> {
-    let mut places = vec!["{}".to_owned()];
-    let mut rest = Vec::with_capacity(words.len());
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        let text = word.text.as_str();
-        let place = ["--replace=", "-I", "-i"].iter().find_map(|option| text.strip_prefix(option));
-        match place {
-            Some("") if text == "-I" => places.extend(words.next().map(|next| next.text.clone())),
-            Some(place) => places.push(place.to_owned()),
-            None => rest.push(word.clone()),
-        }
-    }
-    places.retain(|place| !place.is_empty());
-    for word in &mut rest {
-        let replaced = places.iter().any(|place| word.text.contains(place.as_str()));
-        if replaced || name != "xargs" && word.text.contains('{') {
-            word.text = ANY.to_string();
-        }
-    }
-    rest
 }
 
 impl Rule {
@@ -455,10 +362,16 @@ impl Rule {
     }
 }
 
+fn check_depth(depth: u32) -> Result<(), String> {
+    match depth > 16 {
+        true => Err("it is too deeply nested to be checked".to_owned()),
+        false => Ok(()),
+    }
+}
+
 /// Whether all arguments of a command are gone through.
 fn looks_at_arguments(name: &str) -> bool {
-    const BUILTINS: &[&str] =
-        &[".", "alias", "compgen", "complete", "eval", "find", "hash", "mapfile", "readarray", "source", "trap"];
+    const BUILTINS: &[&str] = &[".", "alias", "compgen", "complete", "eval", "find", "hash", "source", "trap"];
     [BUILTINS, SETTERS, SHELLS].iter().any(|names| names.contains(&name))
 }
 

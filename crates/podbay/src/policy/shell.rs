@@ -52,12 +52,14 @@ pub(super) struct Word {
     pub(super) text: String,
     /// Whether any part was quoted: then it is no keyword and no assignment.
     quoted: bool,
+    /// Whether it may become several words when it runs.
+    pub(super) splits: bool,
 }
 
 impl Word {
     /// A word that is taken as it stands.
     pub(super) fn literal(text: &str) -> Self {
-        Self { text: text.to_owned(), quoted: true }
+        Self { text: text.to_owned(), quoted: true, splits: false }
     }
 
     /// Whether all of it is known.
@@ -94,6 +96,10 @@ pub(super) struct Simple {
     /// It is the pattern of a `case`, not a command.
     pub(super) pattern: bool,
     documents: Vec<usize>,
+    /// How many words stand before its first redirection.
+    redirected: Option<usize>,
+    /// How many words stand before a `&>`.
+    both: Option<usize>,
 }
 
 /// All commands of a line, or why they can't be told.
@@ -181,22 +187,29 @@ impl<'a> Scanner<'a> {
                     if self.peek(1) == Some('(') {
                         self.no_shift()?;
                     }
+                    let array = self.at > 0 && self.chars[self.at - 1] == '=';
                     self.at += 1;
                     self.flush(&mut current, &mut cases)?;
                     self.list(Some(')'))?;
+                    // For bash the word goes on, and what looks like a comment or a command is part of it.
+                    if array && self.peek(0).is_some_and(|c| !" \t\n;&|)<>".contains(c)) {
+                        return Err("something follows a ')' without a blank".to_owned());
+                    }
                 }
                 ')' => {
                     self.at += 1;
-                    if cases > 0 {
-                        current.pattern = true;
-                        self.flush(&mut current, &mut cases)?;
-                    } else if close == Some(')') {
-                        self.flush(&mut current, &mut cases)?;
-                        self.depth -= 1;
-                        return Ok(());
-                    } else {
+                    let before = cases;
+                    current.pattern = cases > 0;
+                    self.flush(&mut current, &mut cases)?;
+                    // The end of a pattern, unless `esac` stands before it or there is no `case`.
+                    if cases > 0 && cases >= before {
+                        continue;
+                    }
+                    if cases > 0 || close != Some(')') {
                         return Err("a ')' has no matching '('".to_owned());
                     }
+                    self.depth -= 1;
+                    return Ok(());
                 }
                 '<' | '>' if self.peek(1) != Some('(') => self.redirection(&mut current)?,
                 _ => {
@@ -230,18 +243,17 @@ impl<'a> Scanner<'a> {
     fn no_shift(&self) -> Result<(), String> {
         let mut open = 0_usize;
         for at in self.at..self.chars.len() {
-            self.work.spend(1)?;
             match (self.chars[at], self.chars.get(at + 1)) {
                 ('<', Some('<')) => return Err("'<<' in it may be a shift or a here-document".to_owned()),
                 ('(', _) => open += 1,
                 (')', _) => open = open.saturating_sub(1),
                 _ => {}
             }
-            if open == 0 {
-                break;
+            if open == 0 && at > self.at {
+                return self.work.spend(at - self.at);
             }
         }
-        Ok(())
+        Err("a ')' is missing".to_owned())
     }
 
     /// A command is complete: what stands before its name goes.
@@ -252,8 +264,19 @@ impl<'a> Scanner<'a> {
         }
         let mut words = std::mem::take(&mut simple.words).into_iter().peekable();
         let begins = ["if", "then", "else", "elif", "fi", "do", "done", "while", "until", "!", "{", "}", "time"];
+        let others = ["case", "esac", "for", "select", "function", "coproc"];
+        let keyword = |word: &Word| begins.iter().chain(&others).any(|keyword| word.is(keyword));
+        let mut count = words.len();
+        if simple.both.is_some_and(|before| before < count) {
+            return Err("words follow '&>', which ends the command in some shells".to_owned());
+        }
         let mut assigned = false;
-        while let Some(word) = words.peek() {
+        loop {
+            let at = count - words.len();
+            let Some(word) = words.peek() else { break };
+            if simple.redirected.is_some_and(|before| before <= at) && keyword(word) {
+                return Err("a keyword follows a redirection".to_owned());
+            }
             if word.is("coproc") {
                 return Err("it isn't clear what 'coproc' runs".to_owned());
             }
@@ -261,13 +284,19 @@ impl<'a> Scanner<'a> {
                 assigned = true;
                 let name = word.text.split_once('=').map_or("", |(name, _)| name);
                 variable(name.trim_end_matches('+'))?;
-            } else if assigned && (word.is("case") || word.is("esac") || begins.iter().any(|keyword| word.is(keyword)))
-            {
+            } else if assigned && keyword(word) {
                 return Err("a keyword follows an assignment".to_owned());
             }
             if word.is("time") {
                 words.next();
                 while words.next_if(|word| word.text.starts_with('-')).is_some() {}
+                continue;
+            }
+            if word.is("for") || word.is("select") {
+                let list: Vec<Word> = words.by_ref().collect();
+                let Some(body) = loop_body(&list)? else { break };
+                words = body.to_vec().into_iter().peekable();
+                count = words.len() + at + 3;
                 continue;
             }
             let (opens, closes) = (word.is("case"), word.is("esac"));
@@ -292,7 +321,21 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
+    /// Reads the commands of a substitution.
+    fn substituted(&mut self) -> Result<(), String> {
+        let (start, outer) = (self.at, std::mem::take(&mut self.waiting));
+        self.list(Some(')'))?;
+        // Shells disagree where a body is that hasn't begun at one end of a substitution or the other.
+        let lines = self.chars[start..self.at].contains(&'\n');
+        if !self.waiting.is_empty() || !outer.is_empty() && lines {
+            return Err("it isn't clear where a here-document begins".to_owned());
+        }
+        self.waiting = outer;
+        Ok(())
+    }
+
     fn redirection(&mut self, current: &mut Simple) -> Result<(), String> {
+        current.redirected.get_or_insert(current.words.len());
         let mut operator = String::new();
         while let Some(c @ ('<' | '>' | '&' | '|' | '-')) = self.peek(0) {
             let longer = format!("{operator}{c}");
@@ -317,6 +360,13 @@ impl<'a> Scanner<'a> {
                 let number = self.bodies.len() - 1;
                 current.documents.push(number);
                 self.waiting.push((number, target.text, target.quoted, operator == "<<-"));
+            }
+            "&>" | "&>>" => {
+                current.both.get_or_insert(current.words.len());
+            }
+            // bash takes what isn't a number for a file's name, and expands it once more.
+            ">&" | "<&" if target.text.contains(['$', '`', ANY]) => {
+                return Err(format!("what follows '{operator}' is known only at run time"));
             }
             "<<<" => {
                 self.bodies.push(Some(target));
@@ -364,5 +414,22 @@ impl<'a> Scanner<'a> {
             self.bodies[number] = Some(word);
         }
         Ok(())
+    }
+}
+
+/// The commands after `for NAME do`, in which there is no list to go through.
+///
+/// # Errors
+/// When it isn't a loop of a form that is known, or its variable is one that shells execute.
+fn loop_body(words: &[Word]) -> Result<Option<&[Word]>, String> {
+    let Some(name) = words.get(1) else { return Ok(None) };
+    if !name.is_static() || name.quoted {
+        return Err("the name of a loop's variable is known only at run time".to_owned());
+    }
+    variable(&name.text)?;
+    match words.get(2) {
+        Some(word) if word.is("do") || word.is("{") => Ok(words.get(3..)),
+        Some(word) if !word.is("in") => Err("it has a loop of an unknown form".to_owned()),
+        _ => Ok(None),
     }
 }
