@@ -318,7 +318,11 @@ fn is_plain_option(word: &str) -> bool {
 /// Whether an argument of `declare` and the like may set one of [`shell::SETTINGS`].
 fn may_declare(word: &Word) -> bool {
     let name = word.text.split(['=', '+', '[']).next().unwrap_or_default();
-    shell::SETTINGS.iter().any(|setting| may_be(name, setting))
+    match name.split_once(ANY) {
+        // What isn't known may be the rest of the name, and its value.
+        Some((start, _)) => shell::SETTINGS.iter().any(|setting| setting.starts_with(start)),
+        None => shell::SETTINGS.contains(&name),
+    }
 }
 
 /// Whether the words of `printf` begin with `-v`.
@@ -328,19 +332,19 @@ fn sets_variable(words: &[Word]) -> bool {
 
 /// Whether arguments of `read` and the like may name one of [`shell::SETTINGS`], behind an option's letter too.
 fn may_set(words: &[Word], name: &str) -> bool {
-    // Of `printf`, what follows the variable is text.
-    let words = if name == "printf" { &words[..words.len().min(2)] } else { words };
-    (0..words.len()).any(|at| {
-        let word = &words[at];
-        let attached = word.text.starts_with('-');
+    // What follows the variable is text, or what is looked at.
+    let words = if ["printf", "getopts"].contains(&name) { &words[..words.len().min(2)] } else { words };
+    let numbers = ["let", "wait"].contains(&name);
+    let sets = |(at, word): (usize, &Word)| {
         let target = word.text.split(['=', '+', '[']).next().unwrap_or_default();
-        let named = |setting: &&str| target == *setting || attached && target.ends_with(setting);
+        if word.text.starts_with('-') && shell::SETTINGS.iter().any(|setting| target.ends_with(setting)) {
+            return true;
+        }
         // A prompt, a limit and the like come after their letter.
         let value = at > 0 && words[at - 1].text.starts_with('-') && words[at - 1].text.ends_with(VALUES);
-        let unknown =
-            !value && !["let", "wait"].contains(&name) && shell::SETTINGS.iter().any(|set| may_be(target, set));
-        shell::SETTINGS.iter().any(named) || unknown
-    })
+        may_declare(word) && (word.is_static() || !value && !numbers)
+    };
+    words.iter().enumerate().any(sets)
 }
 
 /// Whether a word names a file that is there before the line runs, as far as that can be told.
@@ -372,7 +376,7 @@ fn check_depth(depth: u32) -> Result<(), String> {
 /// Whether all arguments of a command are gone through.
 fn looks_at_arguments(name: &str) -> bool {
     const BUILTINS: &[&str] = &[".", "alias", "compgen", "complete", "eval", "find", "hash", "source", "trap"];
-    [BUILTINS, SETTERS, SHELLS].iter().any(|names| names.contains(&name))
+    [BUILTINS, DECLARATIONS, SETTERS, SHELLS].iter().any(|names| names.contains(&name))
 }
 
 /// The work of going through words.
