@@ -293,9 +293,11 @@ impl<'a> Scanner<'a> {
                 continue;
             }
             if word.is("for") || word.is("select") {
-                let list: Vec<Word> = words.by_ref().collect();
-                let Some(body) = loop_body(&list)? else { break };
-                words = body.to_vec().into_iter().peekable();
+                let mut list: Vec<Word> = words.by_ref().collect();
+                if !is_followed_by_body(&list)? {
+                    break;
+                }
+                words = list.split_off(3).into_iter().peekable();
                 count = words.len() + at + 3;
                 continue;
             }
@@ -417,19 +419,19 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// The commands after `for NAME do`, in which there is no list to go through.
+/// Whether the commands of a loop follow at once: `for NAME do`, without a list.
 ///
 /// # Errors
 /// When it isn't a loop of a form that is known, or its variable is one that shells execute.
-fn loop_body(words: &[Word]) -> Result<Option<&[Word]>, String> {
-    let Some(name) = words.get(1) else { return Ok(None) };
+fn is_followed_by_body(words: &[Word]) -> Result<bool, String> {
+    let Some(name) = words.get(1) else { return Ok(false) };
     if !name.is_static() || name.quoted {
         return Err("the name of a loop's variable is known only at run time".to_owned());
     }
     variable(&name.text)?;
     match words.get(2) {
-        Some(word) if word.is("do") || word.is("{") => Ok(words.get(3..)),
+        Some(word) if word.is("do") || word.is("{") => Ok(true),
         Some(word) if !word.is("in") => Err("it has a loop of an unknown form".to_owned()),
-        _ => Ok(None),
+        _ => Ok(false),
     }
 }
