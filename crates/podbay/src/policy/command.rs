@@ -264,8 +264,8 @@ impl<'a> Check<'a> {
         if let Some(at) = arguments.iter().position(takes_line) {
             // `-o` takes a word of its own, and so do a few long options: what isn't the line is then checked as if it were.
             let operands = arguments[at + 1..].iter().filter(|word| !is_plain_option(&word.text));
-            let several = arguments.iter().any(|word| option(word) && word.text.contains(['o', 'O']));
-            let mut lines = operands.take(if several { 2 } else { 1 });
+            let letters = arguments.iter().filter(|word| option(word)).flat_map(|word| word.text.chars());
+            let mut lines = operands.take(1 + letters.filter(|letter| ['o', 'O'].contains(letter)).count());
             return lines.try_for_each(|line| self.joined(std::slice::from_ref(line), depth));
         }
         let starts = ["--rcfile", "--init-file", "--rc", "--init"];

@@ -96,10 +96,16 @@ pub(super) struct Simple {
     /// It is the pattern of a `case`, not a command.
     pub(super) pattern: bool,
     documents: Vec<usize>,
+    /// Whether its input may be something else than its here-document: a file, or what it had before.
+    other_input: bool,
+    /// The descriptor that is written before a redirection.
+    descriptor: Option<String>,
     /// How many words stand before its first redirection.
     redirected: Option<usize>,
     /// How many words stand before a `&>`.
     both: Option<usize>,
+    /// Whether a `|` stands before it, which may also be part of a pattern.
+    piped: bool,
 }
 
 /// All commands of a line, or why they can't be told.
@@ -119,7 +125,9 @@ fn scan(line: &str, depth: usize, work: &Work) -> Result<Vec<Simple>, String> {
     let bodies = scanner.bodies;
     for simple in &mut scanner.found {
         if let Some(last) = simple.documents.last() {
-            simple.input = bodies.get(*last).cloned().flatten();
+            let known = simple.documents.len() == 1 && !simple.other_input;
+            simple.input =
+                if known { bodies.get(*last).cloned().flatten() } else { Some(Word::literal(&ANY.to_string())) };
         }
     }
     Ok(scanner.found)
@@ -175,22 +183,33 @@ impl<'a> Scanner<'a> {
                 }
                 '\n' => {
                     self.at += 1;
+                    let piped = current.piped && current.words.is_empty();
                     self.flush(&mut current, &mut cases)?;
+                    current.piped = piped;
                     self.documents()?;
                 }
                 '&' if self.peek(1) == Some('>') => self.redirection(&mut current)?,
                 ';' | '&' | '|' => {
                     self.at += 1;
                     self.flush(&mut current, &mut cases)?;
+                    current.piped = c == '|';
                 }
                 '(' => {
                     if self.peek(1) == Some('(') {
                         self.no_shift()?;
                     }
                     let array = self.at > 0 && self.chars[self.at - 1] == '=';
+                    // `@(…)` and what follows `=~` in `[[ … ]]`: there nothing is a comment or a redirection.
+                    let glued = self.at > 0 && !self.chars[self.at - 1].is_whitespace();
+                    let keyword = |word: &Word| word.is("for") || begins(word) && !(glued && word.is("!"));
+                    let pattern = !array && current.words.last().is_some_and(|word| !keyword(word));
                     self.at += 1;
+                    let start = self.at;
                     self.flush(&mut current, &mut cases)?;
                     self.list(Some(')'))?;
+                    if pattern && self.chars[start..self.at].iter().any(|c| "#<>".contains(*c)) {
+                        return Err("it isn't clear whether parentheses in it are a pattern's".to_owned());
+                    }
                     // For bash the word goes on, and what looks like a comment or a command is part of it.
                     if array && self.peek(0).is_some_and(|c| !" \t\n;&|)<>".contains(c)) {
                         return Err("something follows a ')' without a blank".to_owned());
@@ -219,6 +238,8 @@ impl<'a> Scanner<'a> {
                     let descriptor = !word.quoted && (number(&word.text) || named(&word.text));
                     if !(descriptor && matches!(self.peek(0), Some('<' | '>')) && self.peek(1) != Some('(')) {
                         current.words.push(word);
+                    } else {
+                        current.descriptor = Some(word.text);
                     }
                 }
             }
@@ -263,9 +284,8 @@ impl<'a> Scanner<'a> {
             return Err(format!("'{}' runs a command when it is evaluated as a number", word.text.replace(ANY, "…")));
         }
         let mut words = std::mem::take(&mut simple.words).into_iter().peekable();
-        let begins = ["if", "then", "else", "elif", "fi", "do", "done", "while", "until", "!", "{", "}", "time"];
         let others = ["case", "esac", "for", "select", "function", "coproc"];
-        let keyword = |word: &Word| begins.iter().chain(&others).any(|keyword| word.is(keyword));
+        let keyword = |word: &Word| begins(word) || others.iter().any(|keyword| word.is(keyword));
         let mut count = words.len();
         if simple.both.is_some_and(|before| before < count) {
             return Err("words follow '&>', which ends the command in some shells".to_owned());
@@ -302,14 +322,20 @@ impl<'a> Scanner<'a> {
                 continue;
             }
             let (opens, closes) = (word.is("case"), word.is("esac"));
+            if closes && simple.piped {
+                return Err("it isn't clear whether 'esac' is a pattern".to_owned());
+            }
             if opens {
+                let rest: Vec<Word> = words.by_ref().collect();
+                check_case(&rest)?;
+                words = rest.into_iter().peekable();
                 *cases += 1;
                 break;
             }
             if word.is("function") {
                 words.next();
                 words.next();
-            } else if closes || begins.iter().any(|keyword| word.is(keyword)) || word.is_assignment() {
+            } else if closes || begins(word) || word.is_assignment() {
                 *cases = cases.saturating_sub(usize::from(closes));
                 words.next();
             } else {
@@ -356,6 +382,9 @@ impl<'a> Scanner<'a> {
             return Err(format!("nothing follows '{operator}'"));
         }
         let target = self.word()?;
+        current.other_input |=
+            current.descriptor.take().is_some_and(|number| number != "0") && operator.starts_with("<<");
+        current.other_input |= ["<", "<&", "<>"].contains(&operator.as_str());
         match operator.as_str() {
             "<<" | "<<-" => {
                 self.bodies.push(None);
@@ -419,6 +448,12 @@ impl<'a> Scanner<'a> {
     }
 }
 
+/// Whether a word is a keyword after which a command may begin.
+fn begins(word: &Word) -> bool {
+    let keywords = ["if", "then", "else", "elif", "fi", "do", "done", "while", "until", "!", "{", "}", "time"];
+    keywords.iter().any(|keyword| word.is(keyword))
+}
+
 /// Whether the commands of a loop follow at once: `for NAME do`, without a list.
 ///
 /// # Errors
@@ -433,5 +468,14 @@ fn is_followed_by_body(words: &[Word]) -> Result<bool, String> {
         Some(word) if word.is("do") || word.is("{") => Ok(true),
         Some(word) if !word.is("in") => Err("it has a loop of an unknown form".to_owned()),
         _ => Ok(false),
+    }
+}
+
+/// A `case` whose first pattern could be taken for its end, or that is itself a pattern, isn't followed.
+fn check_case(words: &[Word]) -> Result<(), String> {
+    let begins = words.get(2).is_some_and(|word| word.is("in"));
+    match begins && words.get(3).is_none_or(|word| !word.is("esac")) {
+        true => Ok(()),
+        false => Err("it has a 'case' of an unknown form".to_owned()),
     }
 }
