@@ -22,7 +22,7 @@ pub trait Guard: std::fmt::Debug + Send + Sync {
     /// `policy_denied`, when the scope can't be combined with the guard's own. Nothing is sent then.
     fn narrow(&self, scope: &mut Scope) -> Result<()>;
 
-    /// Decides on a command that is to be started.
+    /// Decides on a command that is to be started, with the variables that its caller sets.
     ///
     /// # Errors
     /// `policy_denied`, when it may not run.
@@ -258,7 +258,19 @@ impl<O: Operation> Permit<O> {
     pub(crate) fn new(
         guard: Option<&Arc<dyn Guard>>,
         action: &'static str,
+        request: O,
+        content: Content<'_>,
+    ) -> Result<Self> {
+        Self::asked(guard, action, request, None, content)
+    }
+
+    /// Asks the guard, which decides on the command that was `asked` for, if that isn't the request's: variables that the
+    /// sandbox's owner gives every command aren't the caller's.
+    pub(crate) fn asked(
+        guard: Option<&Arc<dyn Guard>>,
+        action: &'static str,
         mut request: O,
+        asked: Option<&Command>,
         content: Content<'_>,
     ) -> Result<Self> {
         let Some(guard) = guard else { return Ok(Self { request, open: None }) };
@@ -266,7 +278,7 @@ impl<O: Operation> Permit<O> {
         let scope = request.scope_mut().cloned();
         let mut open = Open::begin(guard, action, request.subject(), scope.as_ref(), content)?;
         let decided = narrowed.and_then(|()| match request.subject() {
-            Subject::Command { command, .. } => guard.check(command),
+            Subject::Command { command, .. } => guard.check(asked.unwrap_or(command)),
             _ => Ok(()),
         });
         if let Err(denied) = decided {

@@ -94,12 +94,14 @@ impl Session {
 
     /// A permit for a request, under the name that its operation has.
     pub(crate) fn permit<O: Operation>(&self, mut request: O, content: Content<'_>) -> Result<Permit<O>> {
+        let mut asked = None;
         if let (Some(env), Some(command)) = (&self.env, request.command_mut()) {
+            asked = self.guard.is_some().then(|| command.clone());
             for (name, value) in env.iter() {
                 command.env.entry(name.clone()).or_insert_with(|| value.as_str().into());
             }
         }
-        Permit::new(self.guard(), request.action(), request, content)
+        Permit::asked(self.guard(), request.action(), request, asked.as_ref(), content)
     }
 
     /// An open connection: the one there is, or a new one.

@@ -20,7 +20,7 @@ type Told = (String, String, Option<u64>, Option<Result<Effect, ErrorCode>>);
 /// How an operation failed: whether the guard itself denied it, and what was sent until then.
 type Failed = (ErrorCode, bool, Effect);
 
-/// Forbids `/workspace/denied` and every command with the word `denied`, and remembers what it was told.
+/// Forbids `/workspace/denied`, every command with the word `denied` and the variable `DENIED`, and remembers what it was told.
 #[derive(Debug, Default)]
 struct Recorder {
     told: Mutex<Vec<Told>>,
@@ -35,7 +35,7 @@ impl Guard for Recorder {
     }
 
     fn check(&self, command: &Command) -> Result<()> {
-        match command.summary().contains("denied") {
+        match command.summary().contains("denied") || command.env.contains_key("DENIED") {
             true => Err(OperationError::new(ErrorCode::PolicyDenied, "denied").into()),
             false => Ok(()),
         }
@@ -480,4 +480,15 @@ async fn an_upload_that_fails_or_is_given_up_tells_what_was_sent() {
     assert!((1..=24 << 20).contains(&at_cancelling.bytes.unwrap()), "{at_cancelling:?}");
     assert!(recorder.take().iter().all(|(_, _, size, _)| *size == Some(24 << 20)), "the beginning tells the size");
     free.destroy().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_owners_variables_arent_the_callers() {
+    let home = tempfile::tempdir().unwrap();
+    let (_keep, sandbox, _) = sandboxes(&home).await;
+    let sandbox = sandbox.with_env([("DENIED".to_owned(), "owner".to_owned())].into());
+    assert_eq!(sandbox.run("printf %s \"$DENIED\"").await.unwrap().stdout(), b"owner");
+    let mut command = Command::shell("true");
+    command.env.insert("DENIED".to_owned(), "caller".into());
+    assert_eq!(sandbox.run(command).await.unwrap_err().code(), Some(ErrorCode::PolicyDenied));
 }

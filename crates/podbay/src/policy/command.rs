@@ -1,6 +1,13 @@
 //! Rules on commands.
 
+mod wrapped;
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+
 use super::shell::{self, ANY, Simple, Word};
+use super::work::Work;
+use wrapped::{FEEDERS, WRAPPERS};
 
 /// How rules are compared with commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -18,7 +25,7 @@ pub enum Matching {
 /// A rule is a command's name and more words: `rm -rf`, `git push --force`, `curl`. It denies a line in which any simple
 /// command has that name and all those words, in any order: behind pipes, in substitutions and functions, after `env` and
 /// `xargs`, in `sh -c '…'`. Short options count one by one: `rm -rf` denies `rm -r -f` and `rm -fr`. A word that is only
-/// known when it runs may be any word. A line that can't be parsed, or in which the name of a command is only known
+/// known when it runs may be any word. Variables that shells execute (`BASH_ENV`, `PS4`) can't be set. A line that can't be parsed, or in which the name of a command is only known
 /// when it runs, is denied.
 ///
 /// This is a guardrail, not a boundary: whoever may run any other program can do with it what these rules deny. The
@@ -35,87 +42,22 @@ struct Rule {
     words: Vec<String>,
 }
 
-/// Programs that run the command in their arguments.
-const WRAPPERS: &[&str] = &[
-    "builtin",
-    "busybox",
-    "catatonit",
-    "choom",
-    "chpst",
-    "chronic",
-    "chroot",
-    "chrt",
-    "command",
-    "coreutils",
-    "cpulimit",
-    "dbus-run-session",
-    "doas",
-    "dumb-init",
-    "eatmydata",
-    "entr",
-    "env",
-    "exec",
-    "faketime",
-    "fakeroot",
-    "firejail",
-    "flock",
-    "gdb",
-    "gosu",
-    "i386",
-    "ionice",
-    "linux32",
-    "linux64",
-    "ltrace",
-    "nice",
-    "nohup",
-    "nsenter",
-    "numactl",
-    "parallel",
-    "perf",
-    "pkexec",
-    "prlimit",
-    "proxychains",
-    "rlwrap",
-    "runuser",
-    "script",
-    "sem",
-    "setarch",
-    "setpriv",
-    "setsid",
-    "sg",
-    "ssh",
-    "start-stop-daemon",
-    "stdbuf",
-    "strace",
-    "su",
-    "su-exec",
-    "sudo",
-    "systemd-run",
-    "taskset",
-    "time",
-    "timeout",
-    "tini",
-    "torsocks",
-    "toybox",
-    "unbuffer",
-    "unshare",
-    "valgrind",
-    "watch",
-    "x86_64",
-    "xargs",
-    "xvfb-run",
-];
+/// Builtins whose arguments are assignments.
+const DECLARATIONS: &[&str] = &["declare", "export", "local", "readonly", "typeset"];
 
-/// Builtins that set variables.
-const SETTERS: &[&str] = &["declare", "export", "local", "readonly", "typeset"];
+/// Other builtins that set the variables they name.
+const SETTERS: &[&str] = &["getopts", "let", "mapfile", "printf", "read", "readarray", "wait"];
 
-/// Wrappers that add words of their own to the command.
-const FEEDERS: &[&str] = &["parallel", "sem", "xargs"];
+/// Options of [`SETTERS`] that take a value other than a variable.
+const VALUES: [char; 9] = ['C', 'c', 'd', 'i', 'N', 'n', 'p', 't', 'u'];
 
 /// A command with more words than this isn't looked at.
 const MOST_WORDS: usize = 4_096;
 
-const SHELLS: &[&str] = &["ash", "bash", "dash", "fish", "ksh", "mksh", "sh", "zsh"];
+const SHELLS: &[&str] = &[
+    "ash", "bash", "csh", "dash", "fish", "ksh", "ksh93", "lksh", "mksh", "oksh", "pdksh", "posh", "rbash", "rksh",
+    "sh", "tcsh", "yash", "zsh",
+];
 
 impl CommandRules {
     /// Rules that deny.
@@ -143,7 +85,7 @@ impl CommandRules {
         };
         match self.matching {
             Matching::Substring => self.check_text(line),
-            Matching::Words => self.check_script(line, 0),
+            Matching::Words => Check::new(&self.rules).script(line, 0),
         }
     }
 
@@ -160,9 +102,20 @@ impl CommandRules {
             Matching::Substring => self.check_text(&words.join(" ")),
             Matching::Words => {
                 let words: Vec<Word> = words.iter().map(|word| Word::literal(word)).collect();
-                self.check_command(&words, None, 0, false)
+                Check::new(&self.rules).command(&words, None, 0, Within::default())
             }
         }
+    }
+
+    /// Decides on the variables that a caller sets for a command, as on assignments in a line.
+    ///
+    /// # Errors
+    /// Why they are denied.
+    pub fn check_variables<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
+        if self.is_empty() || self.matching == Matching::Substring {
+            return Ok(());
+        }
+        names.into_iter().try_for_each(shell::variable)
     }
 
     fn check_text(&self, text: &str) -> Result<(), String> {
@@ -171,25 +124,49 @@ impl CommandRules {
             None => Ok(()),
         }
     }
+}
 
-    fn check_script(&self, script: &str, depth: u32) -> Result<(), String> {
-        if depth > 16 {
-            return Err("it is too deeply nested to be checked".to_owned());
+/// What the command being looked at is part of, whose words are looked at in any case.
+#[derive(Debug, Clone, Copy, Default)]
+struct Within {
+    wrapper: bool,
+    find: bool,
+}
+
+/// One decision. All that is nested in the line shares its bounds.
+struct Check<'a> {
+    rules: &'a [Rule],
+    work: Work,
+    /// Scripts that were looked at, or are being looked at: once is enough, however many shells are given one.
+    seen: RefCell<HashSet<String>>,
+}
+
+impl<'a> Check<'a> {
+    fn new(rules: &'a [Rule]) -> Self {
+        Self { rules, work: Work::default(), seen: RefCell::default() }
+    }
+
+    fn script(&self, script: &str, depth: u32) -> Result<(), String> {
+        check_depth(depth)?;
+        // Finding it among those that were seen is work, too.
+        self.work.spend(1 + script.len() / 64)?;
+        if !self.seen.borrow_mut().insert(script.to_owned()) {
+            return Ok(());
         }
-        let commands = shell::commands(script)
+        let commands = shell::commands(script, &self.work)
             .map_err(|why| format!("the line can't be checked against the command rules: {why}"))?;
         for Simple { words, input, pattern, .. } in &commands {
             if *pattern && !words[0].is_static() {
                 continue;
             }
-            self.check_command(words, input.as_ref(), depth, false)?;
+            self.command(words, input.as_ref(), depth, Within::default())?;
         }
         Ok(())
     }
 
     /// Decides on one command. Within a wrapper's words each is looked at in its turn, so that a second wrapper needs no
     /// further look.
-    fn check_command(&self, words: &[Word], input: Option<&Word>, depth: u32, wrapped: bool) -> Result<(), String> {
+    fn command(&self, words: &[Word], input: Option<&Word>, depth: u32, within: Within) -> Result<(), String> {
         if words.len() > MOST_WORDS {
             return Err(format!("a command in it has more than {MOST_WORDS} words and can't be checked"));
         }
@@ -197,15 +174,22 @@ impl CommandRules {
         if !name.is_static() {
             return Err("the name of a command in it is known only at run time".to_owned());
         }
-        if let Some(rule) = self.rules.iter().find(|rule| rule.matches(name, arguments)) {
-            return Err(denied(rule));
+        self.work.spend(1 + self.rules.len() / 16)?;
+        for rule in self.rules.iter().filter(|rule| rule.is_about(name)) {
+            self.work.spend(arguments.len() * rule.words.len())?;
+            if rule.matches(arguments) {
+                return Err(denied(rule));
+            }
         }
         let name = base(&name.text);
+        if looks_at_arguments(name) {
+            self.work.spend(cost(arguments))?;
+        }
         match name {
-            "eval" => self.check_joined(after_options(arguments), depth),
+            "eval" => self.joined(after_options(arguments), depth),
             "trap" => {
                 let arguments = after_options(arguments);
-                self.check_joined(&arguments[..arguments.len().min(1)], depth)
+                self.joined(&arguments[..arguments.len().min(1)], depth)
             }
             "alias" if arguments.iter().any(|word| word.text.contains(['=', ANY])) => {
                 Err("it isn't clear what an aliased name runs".to_owned())
@@ -220,45 +204,69 @@ impl CommandRules {
                 Err(format!("'{name}' evaluates its arguments"))
             }
             "bind" | "enable" | "fc" => Err(format!("it isn't clear what '{name}' runs")),
-            _ if SETTERS.contains(&name) => arguments.iter().try_for_each(|word| {
-                let variable = word.text.split(['=', '+', ANY]).next().unwrap_or_default();
-                match shell::SETTINGS.contains(&variable) || word.text.starts_with(ANY) {
+            _ if DECLARATIONS.contains(&name) && has_option(arguments, 'n') && name != "export" => {
+                Err(format!("it isn't clear which variable a name that '{name}' makes stands for"))
+            }
+            _ if DECLARATIONS.contains(&name) => arguments.iter().try_for_each(|word| match may_declare(word) {
+                true => Err(format!("'{name}' may set a variable that shells execute")),
+                false => Ok(()),
+            }),
+            _ if SETTERS.contains(&name) && (name != "printf" || sets_variable(arguments)) => {
+                match may_set(arguments, name) {
                     true => Err(format!("'{name}' may set a variable that shells execute")),
                     false => Ok(()),
                 }
-            }),
-            "find" => {
-                let runs = |word: &Word| ["-exec", "-execdir", "-ok", "-okdir"].contains(&word.text.as_str());
-                let starts = (0..arguments.len()).filter(|&index| runs(&arguments[index]));
-                starts
-                    .into_iter()
-                    .try_for_each(|index| self.check_command(&arguments[index + 1..], None, depth, wrapped))
             }
-            _ if SHELLS.contains(&name) => self.check_shell(arguments, input, depth),
-            _ if WRAPPERS.contains(&name) && !wrapped => self.check_wrapped(name, arguments, input, depth),
+            "find" => {
+                let options = ["-exec", "-execdir", "-ok", "-okdir"];
+                let surely = |word: &Word| options.contains(&word.text.as_str());
+                // What is only known at run time may be one of them; then what follows has to be known.
+                let maybe = |word: &Word| options.iter().any(|option| may_be(&word.text, option));
+                let known = |index: usize| arguments.get(index).is_some_and(Word::is_static);
+                let runs = |index: usize| surely(&arguments[index]) || maybe(&arguments[index]) && known(index + 1);
+                let starts = (0..arguments.len()).filter(|&index| runs(index));
+                // The commands of a `find` within a `find` are among those of the first.
+                let starts = starts.take(if within.find { 0 } else { usize::MAX });
+                let within = Within { find: true, ..within };
+                starts.into_iter().try_for_each(|index| self.command(&arguments[index + 1..], None, depth, within))
+            }
+            _ if SHELLS.contains(&name) => self.shell(arguments, input, depth),
+            _ if WRAPPERS.contains(&name) && (!within.wrapper || FEEDERS.contains(&name)) => {
+                self.wrapped(name, arguments, input, depth)
+            }
             _ => Ok(()),
         }
     }
 
-    fn check_joined(&self, words: &[Word], depth: u32) -> Result<(), String> {
+    fn joined(&self, words: &[Word], depth: u32) -> Result<(), String> {
         if words.iter().any(|word| !word.is_static()) {
             return Err("a command that it evaluates is known only at run time".to_owned());
         }
         let script: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
-        self.check_script(&script.join(" "), depth + 1)
+        self.script(&script.join(" "), depth + 1)
     }
 
-    fn check_shell(&self, arguments: &[Word], input: Option<&Word>, depth: u32) -> Result<(), String> {
+    fn shell(&self, arguments: &[Word], input: Option<&Word>, depth: u32) -> Result<(), String> {
         let option = |word: &Word| word.text.starts_with(['-', '+']) && word.text.len() > 1;
+        let takes_word = |word: &Word| option(word) && word.text.ends_with(['o', 'O']);
+        let mut value = false;
+        let options = arguments.iter().take_while(|word| {
+            let goes_on = value || option(word) || word.text.starts_with(ANY);
+            value = takes_word(word);
+            goes_on
+        });
+        if options.into_iter().any(|word| !word.is_static() && option(word)) {
+            return Err("an option of a shell in it is known only at run time".to_owned());
+        }
         let takes_line = |word: &Word| {
             !word.text.starts_with("--") && option(word) && word.text.contains('c') || word.text == "--command"
         };
         if let Some(at) = arguments.iter().position(takes_line) {
             // `-o` takes a word of its own, and so do a few long options: what isn't the line is then checked as if it were.
-            let operands: Vec<&Word> = arguments[at + 1..].iter().filter(|word| !option(word)).collect();
-            let several = arguments.iter().any(|word| option(word) && word.text.contains(['o', 'O']));
-            let lines = operands.iter().take(if several { 2 } else { 1 });
-            return lines.into_iter().try_for_each(|line| self.check_joined(std::slice::from_ref(*line), depth));
+            let operands = arguments[at + 1..].iter().filter(|word| !is_plain_option(&word.text));
+            let letters = arguments.iter().filter(|word| option(word)).flat_map(|word| word.text.chars());
+            let mut lines = operands.take(1 + letters.filter(|letter| ['o', 'O'].contains(letter)).count());
+            return lines.try_for_each(|line| self.joined(std::slice::from_ref(line), depth));
         }
         let starts = ["--rcfile", "--init-file", "--rc", "--init"];
         if arguments.iter().any(|word| starts.iter().any(|start| word.text.starts_with(start)))
@@ -271,65 +279,17 @@ impl CommandRules {
         if let Some(file) = file.filter(|file| !is_plain_file(file)) {
             return match (file.text.as_str(), input) {
                 ("/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0", Some(input)) => {
-                    self.check_joined(std::slice::from_ref(input), depth)
+                    self.joined(std::slice::from_ref(input), depth)
                 }
                 _ => Err("a shell in it runs a file that is known only at run time".to_owned()),
             };
         }
         match (file, input) {
             (Some(_), _) if !reads_input => Ok(()),
-            (_, Some(input)) => self.check_joined(std::slice::from_ref(input), depth),
+            (_, Some(input)) => self.joined(std::slice::from_ref(input), depth),
             (None, None) if arguments.iter().any(|word| matches!(word.text.as_str(), "--version" | "--help")) => Ok(()),
             _ => Err("a shell in it takes its commands from its input, where they can't be checked".to_owned()),
         }
-    }
-
-    /// The command may begin at any of the wrapper's words.
-    fn check_wrapped(&self, name: &str, words: &[Word], input: Option<&Word>, depth: u32) -> Result<(), String> {
-        let mut words = words.to_vec();
-        let feeds = FEEDERS.contains(&name);
-        if feeds {
-            words = with_placeholders(name, &words);
-            let runs =
-                |word: &&Word| !word.text.starts_with('-') && !word.text.starts_with(|c: char| c.is_ascii_digit());
-            let command: Vec<&str> = words.iter().filter(runs).map(|word| base(&word.text)).collect();
-            let passes_on = |name: &&str| WRAPPERS.contains(name) || SHELLS.contains(name) || *name == "eval";
-            if !command.is_empty() && command.iter().all(passes_on) {
-                return Err(format!("the command that '{name}' runs is known only at run time"));
-            }
-            words.push(Word::literal(&ANY.to_string()));
-        }
-        let mut seen = false;
-        for (at, word) in words.iter().enumerate() {
-            let option = word.text.starts_with('-');
-            let number = word.text.starts_with(|c: char| c.is_ascii_digit());
-            if !word.is_static() {
-                let fed = feeds && at + 1 == words.len();
-                if !seen && !fed && !option {
-                    return Err(format!("the command that '{name}' runs is known only at run time"));
-                }
-                continue;
-            }
-            if name == "env" && word.text.contains('\\') {
-                return Err("'env' may split words that contain a backslash by its own rules (env -S)".to_owned());
-            }
-            // `env -S 'rm -rf x'`, `env '-Srm -rf x'`, `watch 'rm -rf x'`, `su '--command=rm -rf x'`.
-            for script in scripts(&word.text) {
-                self.check_script(script, depth + 1)?;
-            }
-            let variable = word.text.split('=').next().unwrap_or_default();
-            if shell::SETTINGS.contains(&variable) {
-                return Err(format!("a shell may run what {variable} is set to"));
-            }
-            if option || word.text.contains('=') {
-                continue;
-            }
-            self.check_command(&words[at..], input, depth, true)?;
-            // What follows an option may be its value; then the command is still to come.
-            let value = at > 0 && words[at - 1].text.starts_with('-');
-            seen |= !number && !value && !WRAPPERS.contains(&base(&word.text));
-        }
-        Ok(())
     }
 }
 
@@ -349,56 +309,79 @@ fn has_option(words: &[Word], letter: char) -> bool {
     words.iter().take_while(|word| word.text != "--").any(sets)
 }
 
+/// Whether a word before a shell's line is an option, or ends them: `-`, `--`, `-e`, `+o`. After `--` the line itself may begin with
+/// a `-`, but with nothing else of an option's it is only a command's name.
+fn is_plain_option(word: &str) -> bool {
+    word.starts_with(['-', '+']) && word.chars().skip(1).all(|c| c == '-' || c.is_ascii_alphanumeric())
+}
+
+/// Whether an argument of `declare` and the like may set one of [`shell::SETTINGS`].
+fn may_declare(word: &Word) -> bool {
+    let name = word.text.split(['=', '+', '[']).next().unwrap_or_default();
+    match name.split_once(ANY) {
+        // What isn't known may be the rest of the name, and its value.
+        Some((start, _)) => shell::SETTINGS.iter().any(|setting| setting.starts_with(start)),
+        None => shell::SETTINGS.contains(&name),
+    }
+}
+
+/// Whether the words of `printf` begin with `-v`.
+fn sets_variable(words: &[Word]) -> bool {
+    words.first().is_some_and(|word| word.text.starts_with("-v"))
+}
+
+/// Whether arguments of `read` and the like may name one of [`shell::SETTINGS`], behind an option's letter too.
+fn may_set(words: &[Word], name: &str) -> bool {
+    // What follows the variable is text, or what is looked at.
+    let words = if ["printf", "getopts"].contains(&name) { &words[..words.len().min(2)] } else { words };
+    let numbers = ["let", "wait"].contains(&name);
+    let sets = |(at, word): (usize, &Word)| {
+        let target = word.text.split(['=', '+', '[']).next().unwrap_or_default();
+        if word.text.starts_with('-') && shell::SETTINGS.iter().any(|setting| target.ends_with(setting)) {
+            return true;
+        }
+        // A prompt, a limit and the like come after their letter.
+        let value = at > 0 && words[at - 1].text.starts_with('-') && words[at - 1].text.ends_with(VALUES);
+        may_declare(word) && (word.is_static() || !value && !numbers)
+    };
+    words.iter().enumerate().any(sets)
+}
+
 /// Whether a word names a file that is there before the line runs, as far as that can be told.
 fn is_plain_file(word: &Word) -> bool {
     word.is_static() && !word.text.starts_with("/dev/") && !word.text.starts_with("/proc/")
 }
 
-/// Where a word of a wrapper may be a line of its own, behind an option's letter or name too.
-fn scripts(word: &str) -> Vec<&str> {
-    let mut scripts = Vec::new();
-    if word.contains(char::is_whitespace) {
-        scripts.push(word);
-        scripts.extend(word.split_once('=').map(|(_, value)| value));
-    }
-    if let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.starts_with('-')) {
-        scripts.extend(letters.split_once(['S', 'c']).map(|(_, script)| script));
-    } else if let Some((_, value)) = word.strip_prefix("--").and_then(|option| option.split_once('=')) {
-        scripts.push(value);
-    }
-    scripts
-}
-
-/// The words of `xargs` or `parallel`, in which what they put other words in place of can be anything.
-fn with_placeholders(name: &str, words: &[Word]) -> Vec<Word> {
-    let mut places = vec!["{}".to_owned()];
-    let mut rest = Vec::with_capacity(words.len());
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        let text = word.text.as_str();
-        let place = ["--replace=", "-I", "-i"].iter().find_map(|option| text.strip_prefix(option));
-        match place {
-            Some("") if text == "-I" => places.extend(words.next().map(|next| next.text.clone())),
-            Some(place) => places.push(place.to_owned()),
-            None => rest.push(word.clone()),
-        }
-    }
-    places.retain(|place| !place.is_empty());
-    for word in &mut rest {
-        let replaced = places.iter().any(|place| word.text.contains(place.as_str()));
-        if replaced || name != "xargs" && word.text.contains('{') {
-            word.text = ANY.to_string();
-        }
-    }
-    rest
-}
-
 impl Rule {
-    fn matches(&self, name: &Word, arguments: &[Word]) -> bool {
-        let Some((wanted, words)) = self.words.split_first() else { return false };
-        let same = if wanted.contains('/') { name.text == *wanted } else { base(&name.text) == wanted };
-        same && words.iter().all(|word| has(word, base(wanted), arguments))
+    /// Whether the rule is about the command of this name.
+    fn is_about(&self, name: &Word) -> bool {
+        let Some(wanted) = self.words.first() else { return false };
+        if wanted.contains('/') { name.text == *wanted } else { base(&name.text) == wanted }
     }
+
+    /// Whether these arguments make it the command that is denied.
+    fn matches(&self, arguments: &[Word]) -> bool {
+        let Some((name, words)) = self.words.split_first() else { return false };
+        words.iter().all(|word| has(word, base(name), arguments))
+    }
+}
+
+fn check_depth(depth: u32) -> Result<(), String> {
+    match depth > 16 {
+        true => Err("it is too deeply nested to be checked".to_owned()),
+        false => Ok(()),
+    }
+}
+
+/// Whether all arguments of a command are gone through.
+fn looks_at_arguments(name: &str) -> bool {
+    const BUILTINS: &[&str] = &[".", "alias", "compgen", "complete", "eval", "find", "hash", "source", "trap"];
+    [BUILTINS, DECLARATIONS, SETTERS, SHELLS].iter().any(|names| names.contains(&name))
+}
+
+/// The work of going through words.
+fn cost(words: &[Word]) -> usize {
+    words.iter().map(|word| 1 + word.text.len() / 64).sum()
 }
 
 /// Whether a word of a rule is among the arguments, or may be.

@@ -4,6 +4,7 @@
 
 mod command;
 mod shell;
+mod work;
 
 pub use command::{CommandRules, Matching};
 
@@ -39,6 +40,7 @@ impl Policy {
             Program::Shell(line) => self.commands.check_line(line.as_bytes()),
             Program::Argv(words) => self.commands.check_argv(words.iter().map(RawPath::as_bytes)),
         };
+        let decided = decided.and_then(|()| self.commands.check_variables(command.env.keys().map(String::as_str)));
         decided.map_err(|why| Error::new(ErrorCode::PolicyDenied, format!("the command wasn't run: {why}")))
     }
 
@@ -144,6 +146,35 @@ mod tests {
 
     fn allowing(prefixes: &[&str]) -> Scope {
         Scope { allow_prefixes: paths(prefixes), ..Scope::default() }
+    }
+
+    #[test]
+    fn a_variable_is_denied_however_it_is_set() {
+        let with = |matching| {
+            let commands = CommandRules::deny(["rm -rf"], matching);
+            Policy { commands, ..Policy::default() }
+        };
+        let words = with(Matching::Words);
+        let set = |name: &str| {
+            let mut command = Command::shell("bash -c true");
+            command.env.insert(name.to_owned(), "$(rm -rf v)".into());
+            command
+        };
+        for name in shell::SETTINGS {
+            let reason = format!("a shell may run what {name} is set to");
+            let assigned = format!("{name}='$(rm -rf v)' bash -c true");
+            let by_env = format!("env {assigned}");
+            for command in [set(name), assigned.as_str().into(), by_env.as_str().into()] {
+                let denied = words.check(&command).unwrap_err();
+                assert_eq!(denied.code, ErrorCode::PolicyDenied);
+                assert!(denied.message.ends_with(&reason), "{command:?}: {}", denied.message);
+            }
+        }
+        assert!(words.check(&set("BASH_FUNC_ls%%")).is_err());
+        assert!(words.check(&"env 'BASH_FUNC_ls%%=() { true; }' bash -c ls".into()).is_err());
+        assert!(words.check(&set("PATH")).is_ok() && words.check(&set("BASH_VERSION")).is_ok());
+        // These are rules on texts, and those on nothing.
+        assert!(with(Matching::Substring).check(&set("PS4")).is_ok() && Policy::default().check(&set("PS4")).is_ok());
     }
 
     #[test]

@@ -8,6 +8,8 @@
 
 mod word;
 
+use super::work::Work;
+
 /// What stands for any text in a [`Word`]: no command line can contain it.
 pub(super) const ANY: char = '\0';
 
@@ -17,9 +19,32 @@ const LONGEST: usize = 256 << 10;
 /// Commands nested deeper than this aren't parsed.
 const DEEPEST: usize = 40;
 
-/// Variables whose value shells run, or read commands from.
-pub(super) const SETTINGS: &[&str] =
-    &["BASH_ENV", "BASHOPTS", "ENV", "PROMPT_COMMAND", "PS0", "PS1", "PS2", "PS4", "SHELLOPTS", "ZDOTDIR"];
+/// Variables whose value shells run, read commands from, or take as the meaning of a command's name.
+pub(super) const SETTINGS: &[&str] = &[
+    "BASH_ALIASES",
+    "BASH_CMDS",
+    "BASH_ENV",
+    "BASHOPTS",
+    "ENV",
+    "PROMPT_COMMAND",
+    "PS0",
+    "PS1",
+    "PS2",
+    "PS4",
+    "SHELLOPTS",
+    "ZDOTDIR",
+];
+
+/// Decides on a variable that is set.
+///
+/// # Errors
+/// When shells run its value.
+pub(super) fn variable(name: &str) -> Result<(), String> {
+    match SETTINGS.contains(&name) || name.starts_with("BASH_FUNC_") {
+        true => Err(format!("a shell may run what {name} is set to")),
+        false => Ok(()),
+    }
+}
 
 /// One word, unquoted. [`ANY`] stands in it for what is only known when it runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,12 +52,14 @@ pub(super) struct Word {
     pub(super) text: String,
     /// Whether any part was quoted: then it is no keyword and no assignment.
     quoted: bool,
+    /// Whether it may become several words when it runs.
+    pub(super) splits: bool,
 }
 
 impl Word {
     /// A word that is taken as it stands.
     pub(super) fn literal(text: &str) -> Self {
-        Self { text: text.to_owned(), quoted: true }
+        Self { text: text.to_owned(), quoted: true, splits: false }
     }
 
     /// Whether all of it is known.
@@ -42,11 +69,10 @@ impl Word {
 
     /// Whether bash runs a command in it where it makes a number of it, though it is quoted: `a[$(command)]`.
     fn evaluates(&self) -> bool {
-        let begins = |(at, _): (usize, &str)| {
-            let name = self.text[..at].ends_with(|c: char| c == '_' || c.is_ascii_alphanumeric());
-            name && (self.text[at..].contains("$(") || self.text[at..].contains('`') || self.text[at..].contains("${"))
-        };
-        self.text.match_indices('[').any(begins)
+        let named =
+            |(at, _): &(usize, &str)| self.text[..*at].ends_with(|c: char| c == '_' || c.is_ascii_alphanumeric());
+        let first = self.text.match_indices('[').find(named).map(|(at, _)| &self.text[at..]);
+        first.is_some_and(|rest| ["$(", "`", "${"].iter().any(|begin| rest.contains(begin)))
     }
 
     fn is(&self, keyword: &str) -> bool {
@@ -70,39 +96,45 @@ pub(super) struct Simple {
     /// It is the pattern of a `case`, not a command.
     pub(super) pattern: bool,
     documents: Vec<usize>,
+    /// Whether its input may be something else than its here-document: a file, or what it had before.
+    other_input: bool,
+    /// The descriptor that is written before a redirection.
+    descriptor: Option<String>,
+    /// How many words stand before its first redirection.
+    redirected: Option<usize>,
+    /// How many words stand before a `&>`.
+    both: Option<usize>,
+    /// Whether a `|` stands before it, which may also be part of a pattern.
+    piped: bool,
 }
 
 /// All commands of a line, or why they can't be told.
-pub(super) fn commands(line: &str) -> Result<Vec<Simple>, String> {
-    scan(line, 0)
+pub(super) fn commands(line: &str, work: &Work) -> Result<Vec<Simple>, String> {
+    scan(line, 0, work)
 }
 
-fn scan(line: &str, depth: usize) -> Result<Vec<Simple>, String> {
+fn scan(line: &str, depth: usize, work: &Work) -> Result<Vec<Simple>, String> {
     if depth > DEEPEST || line.len() > LONGEST {
         return Err("it is too long or too deeply nested to be checked".to_owned());
     }
     if line.contains(ANY) {
         return Err("it contains a NUL byte".to_owned());
     }
-    let mut scanner = Scanner {
-        chars: line.chars().collect(),
-        at: 0,
-        depth,
-        found: Vec::new(),
-        bodies: Vec::new(),
-        waiting: Vec::new(),
-    };
+    let mut scanner = Scanner::new(line, depth, work)?;
     scanner.list(None)?;
     let bodies = scanner.bodies;
     for simple in &mut scanner.found {
         if let Some(last) = simple.documents.last() {
-            simple.input = bodies.get(*last).cloned().flatten();
+            let known = simple.documents.len() == 1 && !simple.other_input;
+            simple.input =
+                if known { bodies.get(*last).cloned().flatten() } else { Some(Word::literal(&ANY.to_string())) };
         }
     }
     Ok(scanner.found)
 }
 
-struct Scanner {
+struct Scanner<'a> {
+    work: &'a Work,
     chars: Vec<char>,
     at: usize,
     depth: usize,
@@ -112,7 +144,13 @@ struct Scanner {
     waiting: Vec<(usize, String, bool, bool)>,
 }
 
-impl Scanner {
+impl<'a> Scanner<'a> {
+    fn new(text: &str, depth: usize, work: &'a Work) -> Result<Self, String> {
+        work.spend(text.len())?;
+        let chars = text.chars().collect();
+        Ok(Self { work, chars, at: 0, depth, found: Vec::new(), bodies: Vec::new(), waiting: Vec::new() })
+    }
+
     fn peek(&self, ahead: usize) -> Option<char> {
         self.chars.get(self.at + ahead).copied()
     }
@@ -145,34 +183,52 @@ impl Scanner {
                 }
                 '\n' => {
                     self.at += 1;
+                    let piped = current.piped && current.words.is_empty();
                     self.flush(&mut current, &mut cases)?;
+                    current.piped = piped;
                     self.documents()?;
                 }
                 '&' if self.peek(1) == Some('>') => self.redirection(&mut current)?,
                 ';' | '&' | '|' => {
                     self.at += 1;
                     self.flush(&mut current, &mut cases)?;
+                    current.piped = c == '|';
                 }
                 '(' => {
                     if self.peek(1) == Some('(') {
                         self.no_shift()?;
                     }
+                    let array = self.at > 0 && self.chars[self.at - 1] == '=';
+                    // `@(…)` and what follows `=~` in `[[ … ]]`: there nothing is a comment or a redirection.
+                    let glued = self.at > 0 && !self.chars[self.at - 1].is_whitespace();
+                    let keyword = |word: &Word| word.is("for") || begins(word) && !(glued && word.is("!"));
+                    let pattern = !array && current.words.last().is_some_and(|word| !keyword(word));
                     self.at += 1;
+                    let start = self.at;
                     self.flush(&mut current, &mut cases)?;
                     self.list(Some(')'))?;
+                    if pattern && self.chars[start..self.at].iter().any(|c| "#<>".contains(*c)) {
+                        return Err("it isn't clear whether parentheses in it are a pattern's".to_owned());
+                    }
+                    // For bash the word goes on, and what looks like a comment or a command is part of it.
+                    if array && self.peek(0).is_some_and(|c| !" \t\n;&|)<>".contains(c)) {
+                        return Err("something follows a ')' without a blank".to_owned());
+                    }
                 }
                 ')' => {
                     self.at += 1;
-                    if cases > 0 {
-                        current.pattern = true;
-                        self.flush(&mut current, &mut cases)?;
-                    } else if close == Some(')') {
-                        self.flush(&mut current, &mut cases)?;
-                        self.depth -= 1;
-                        return Ok(());
-                    } else {
+                    let before = cases;
+                    current.pattern = cases > 0;
+                    self.flush(&mut current, &mut cases)?;
+                    // The end of a pattern, unless `esac` stands before it or there is no `case`.
+                    if cases > 0 && cases >= before {
+                        continue;
+                    }
+                    if cases > 0 || close != Some(')') {
                         return Err("a ')' has no matching '('".to_owned());
                     }
+                    self.depth -= 1;
+                    return Ok(());
                 }
                 '<' | '>' if self.peek(1) != Some('(') => self.redirection(&mut current)?,
                 _ => {
@@ -182,6 +238,8 @@ impl Scanner {
                     let descriptor = !word.quoted && (number(&word.text) || named(&word.text));
                     if !(descriptor && matches!(self.peek(0), Some('<' | '>')) && self.peek(1) != Some('(')) {
                         current.words.push(word);
+                    } else {
+                        current.descriptor = Some(word.text);
                     }
                 }
             }
@@ -212,11 +270,11 @@ impl Scanner {
                 (')', _) => open = open.saturating_sub(1),
                 _ => {}
             }
-            if open == 0 {
-                break;
+            if open == 0 && at > self.at {
+                return self.work.spend(at - self.at);
             }
         }
-        Ok(())
+        Err("a ')' is missing".to_owned())
     }
 
     /// A command is complete: what stands before its name goes.
@@ -226,21 +284,27 @@ impl Scanner {
             return Err(format!("'{}' runs a command when it is evaluated as a number", word.text.replace(ANY, "…")));
         }
         let mut words = std::mem::take(&mut simple.words).into_iter().peekable();
-        let begins = ["if", "then", "else", "elif", "fi", "do", "done", "while", "until", "!", "{", "}", "time"];
+        let others = ["case", "esac", "for", "select", "function", "coproc"];
+        let keyword = |word: &Word| begins(word) || others.iter().any(|keyword| word.is(keyword));
+        let mut count = words.len();
+        if simple.both.is_some_and(|before| before < count) {
+            return Err("words follow '&>', which ends the command in some shells".to_owned());
+        }
         let mut assigned = false;
-        while let Some(word) = words.peek() {
+        loop {
+            let at = count - words.len();
+            let Some(word) = words.peek() else { break };
+            if simple.redirected.is_some_and(|before| before <= at) && keyword(word) {
+                return Err("a keyword follows a redirection".to_owned());
+            }
             if word.is("coproc") {
                 return Err("it isn't clear what 'coproc' runs".to_owned());
             }
             if word.is_assignment() {
                 assigned = true;
-                if let Some((name, _)) = word.text.split_once('=')
-                    && SETTINGS.contains(&name.trim_end_matches('+'))
-                {
-                    return Err(format!("a shell may run what {name} is set to"));
-                }
-            } else if assigned && (word.is("case") || word.is("esac") || begins.iter().any(|keyword| word.is(keyword)))
-            {
+                let name = word.text.split_once('=').map_or("", |(name, _)| name);
+                variable(name.trim_end_matches('+'))?;
+            } else if assigned && keyword(word) {
                 return Err("a keyword follows an assignment".to_owned());
             }
             if word.is("time") {
@@ -248,15 +312,30 @@ impl Scanner {
                 while words.next_if(|word| word.text.starts_with('-')).is_some() {}
                 continue;
             }
+            if word.is("for") || word.is("select") {
+                let mut list: Vec<Word> = words.by_ref().collect();
+                if !is_followed_by_body(&list)? {
+                    break;
+                }
+                words = list.split_off(3).into_iter().peekable();
+                count = words.len() + at + 3;
+                continue;
+            }
             let (opens, closes) = (word.is("case"), word.is("esac"));
+            if closes && simple.piped {
+                return Err("it isn't clear whether 'esac' is a pattern".to_owned());
+            }
             if opens {
+                let rest: Vec<Word> = words.by_ref().collect();
+                check_case(&rest)?;
+                words = rest.into_iter().peekable();
                 *cases += 1;
                 break;
             }
             if word.is("function") {
                 words.next();
                 words.next();
-            } else if closes || begins.iter().any(|keyword| word.is(keyword)) || word.is_assignment() {
+            } else if closes || begins(word) || word.is_assignment() {
                 *cases = cases.saturating_sub(usize::from(closes));
                 words.next();
             } else {
@@ -270,7 +349,21 @@ impl Scanner {
         Ok(())
     }
 
+    /// Reads the commands of a substitution.
+    fn substituted(&mut self) -> Result<(), String> {
+        let (start, outer) = (self.at, std::mem::take(&mut self.waiting));
+        self.list(Some(')'))?;
+        // Shells disagree where a body is that hasn't begun at one end of a substitution or the other.
+        let lines = self.chars[start..self.at].contains(&'\n');
+        if !self.waiting.is_empty() || !outer.is_empty() && lines {
+            return Err("it isn't clear where a here-document begins".to_owned());
+        }
+        self.waiting = outer;
+        Ok(())
+    }
+
     fn redirection(&mut self, current: &mut Simple) -> Result<(), String> {
+        current.redirected.get_or_insert(current.words.len());
         let mut operator = String::new();
         while let Some(c @ ('<' | '>' | '&' | '|' | '-')) = self.peek(0) {
             let longer = format!("{operator}{c}");
@@ -289,12 +382,22 @@ impl Scanner {
             return Err(format!("nothing follows '{operator}'"));
         }
         let target = self.word()?;
+        current.other_input |=
+            current.descriptor.take().is_some_and(|number| number != "0") && operator.starts_with("<<");
+        current.other_input |= ["<", "<&", "<>"].contains(&operator.as_str());
         match operator.as_str() {
             "<<" | "<<-" => {
                 self.bodies.push(None);
                 let number = self.bodies.len() - 1;
                 current.documents.push(number);
                 self.waiting.push((number, target.text, target.quoted, operator == "<<-"));
+            }
+            "&>" | "&>>" => {
+                current.both.get_or_insert(current.words.len());
+            }
+            // bash takes what isn't a number for a file's name, and expands it once more.
+            ">&" | "<&" if target.text.contains(['$', '`', ANY]) => {
+                return Err(format!("what follows '{operator}' is known only at run time"));
             }
             "<<<" => {
                 self.bodies.push(Some(target));
@@ -324,6 +427,7 @@ impl Scanner {
                 let line = if tabs { line.trim_start_matches('\t').to_owned() } else { line };
                 // Shells don't agree whether a line that goes on in the next can hide or make the end.
                 let joined = format!("{goes_on}{line}");
+                self.work.spend(joined.len() / 64)?;
                 if !goes_on.is_empty() && (line == end || joined == end) {
                     return Err("it isn't clear where a here-document ends".to_owned());
                 }
@@ -341,5 +445,37 @@ impl Scanner {
             self.bodies[number] = Some(word);
         }
         Ok(())
+    }
+}
+
+/// Whether a word is a keyword after which a command may begin.
+fn begins(word: &Word) -> bool {
+    let keywords = ["if", "then", "else", "elif", "fi", "do", "done", "while", "until", "!", "{", "}", "time"];
+    keywords.iter().any(|keyword| word.is(keyword))
+}
+
+/// Whether the commands of a loop follow at once: `for NAME do`, without a list.
+///
+/// # Errors
+/// When it isn't a loop of a form that is known, or its variable is one that shells execute.
+fn is_followed_by_body(words: &[Word]) -> Result<bool, String> {
+    let Some(name) = words.get(1) else { return Ok(false) };
+    if !name.is_static() || name.quoted {
+        return Err("the name of a loop's variable is known only at run time".to_owned());
+    }
+    variable(&name.text)?;
+    match words.get(2) {
+        Some(word) if word.is("do") || word.is("{") => Ok(true),
+        Some(word) if !word.is("in") => Err("it has a loop of an unknown form".to_owned()),
+        _ => Ok(false),
+    }
+}
+
+/// A `case` whose first pattern could be taken for its end, or that is itself a pattern, isn't followed.
+fn check_case(words: &[Word]) -> Result<(), String> {
+    let begins = words.get(2).is_some_and(|word| word.is("in"));
+    match begins && words.get(3).is_none_or(|word| !word.is("esac")) {
+        true => Ok(()),
+        false => Err("it has a 'case' of an unknown form".to_owned()),
     }
 }

@@ -1,18 +1,11 @@
 //! Words: quoting, and the commands in substitutions.
 
-use super::{ANY, DEEPEST, Scanner, Word, scan};
+use super::{ANY, DEEPEST, Scanner, Word, scan, variable};
 
-impl Scanner {
+impl Scanner<'_> {
     /// Text in which only substitutions count, as between double quotes.
     pub(super) fn expanded(&mut self, text: &str) -> Result<Word, String> {
-        let mut inner = Scanner {
-            chars: text.chars().collect(),
-            at: 0,
-            depth: self.depth + 1,
-            found: Vec::new(),
-            bodies: Vec::new(),
-            waiting: Vec::new(),
-        };
+        let mut inner = Scanner::new(text, self.depth + 1, self.work)?;
         if inner.depth > DEEPEST {
             return Err("it is too deeply nested to be checked".to_owned());
         }
@@ -36,7 +29,7 @@ impl Scanner {
                 }
                 '<' | '>' if self.peek(1) == Some('(') => {
                     self.at += 2;
-                    self.list(Some(')'))?;
+                    self.substituted()?;
                     word.text.push(ANY);
                 }
                 '<' | '>' if word.text.contains('[') && !word.quoted && !word.text.contains(']') => {
@@ -138,12 +131,16 @@ impl Scanner {
 
     /// Reads one `$…` or `` `…` ``, and the commands in it.
     fn substitution(&mut self, word: &mut Word, in_quotes: bool) -> Result<(), String> {
+        word.splits |= !in_quotes;
         if self.peek(0) == Some('`') {
             self.at += 1;
             let mut script = String::new();
             loop {
                 match self.peek(0).ok_or("a ` is missing")? {
                     '`' => break,
+                    '\\' if in_quotes && self.peek(1) == Some('"') => {
+                        return Err("it has '\\\"' in backticks between double quotes".to_owned());
+                    }
                     '\\' if matches!(self.peek(1), Some('`' | '\\' | '$')) => {
                         script.extend(self.peek(1));
                         self.at += 2;
@@ -155,25 +152,35 @@ impl Scanner {
                 }
             }
             self.at += 1;
+            if !self.waiting.is_empty() && script.contains('\n') {
+                return Err("it isn't clear where a here-document begins".to_owned());
+            }
             word.text.push(ANY);
-            self.found.append(&mut scan(&script, self.depth + 1)?);
+            self.found.append(&mut scan(&script, self.depth + 1, self.work)?);
+            return Ok(());
+        }
+        let arithmetic = match (self.peek(1), self.peek(2)) {
+            (Some('('), Some('(')) => self.arithmetic_end()?,
+            _ => None,
+        };
+        if let Some(end) = arithmetic {
+            let inside: String = self.chars[self.at + 3..end].iter().collect();
+            if !is_plain_arithmetic(&inside) {
+                return Err("shells may not agree where arithmetic in it ends".to_owned());
+            }
+            self.at = end + 2;
+            self.expanded(&inside)?;
+            word.text.push(ANY);
             return Ok(());
         }
         match self.peek(1) {
-            Some('(') if self.peek(2) == Some('(') && self.arithmetic_end().is_some() => {
-                let end = self.arithmetic_end().unwrap_or(self.at);
-                let inside: String = self.chars[self.at + 3..end].iter().collect();
-                self.at = end + 2;
-                self.expanded(&inside)?;
-                word.text.push(ANY);
-            }
             Some('(') => {
                 if self.peek(2) == Some('(') {
                     self.no_shift()?;
                 }
                 self.at += 2;
                 word.text.push(ANY);
-                self.list(Some(')'))?;
+                self.substituted()?;
             }
             Some('[') => return Err("it has arithmetic in the old form '$['".to_owned()),
             Some('\\') if self.peek(2) == Some('\n') => {
@@ -209,6 +216,7 @@ impl Scanner {
         if self.depth > DEEPEST {
             return Err("it is too deeply nested to be checked".to_owned());
         }
+        self.default_of_setting()?;
         let mut ignored = Word::default();
         loop {
             match self.peek(0).ok_or("a } is missing")? {
@@ -222,7 +230,12 @@ impl Scanner {
                 }
                 '\\' if self.peek(1) == Some('\n') => self.continuation()?,
                 '\\' => self.at += 2,
-                '\'' if !in_quotes => {
+                '\'' if in_quotes => return Err("it has a ' in a parameter between double quotes".to_owned()),
+                '$' if self.peek(1) == Some('\'') => return Err("it has \"$'\" in a parameter".to_owned()),
+                '<' | '>' if self.peek(1) == Some('(') => {
+                    return Err("it has a substitution of a process in a parameter".to_owned());
+                }
+                '\'' => {
                     self.at += 1;
                     while self.peek(0).ok_or("a ' is missing")? != '\'' {
                         self.at += 1;
@@ -230,8 +243,12 @@ impl Scanner {
                     self.at += 1;
                 }
                 '"' => {
+                    let start = self.at;
                     self.at += 1;
                     self.double_quoted(&mut ignored, Some('"'))?;
+                    if in_quotes && self.chars[start..self.at].contains(&'\'') {
+                        return Err("it has a ' in a parameter between double quotes".to_owned());
+                    }
                 }
                 '$' | '`' => self.substitution(&mut ignored, in_quotes)?,
                 _ => self.at += 1,
@@ -239,18 +256,45 @@ impl Scanner {
         }
     }
 
-    /// Where the `))` of a `$((` is, if it is arithmetic and not a group within a substitution.
-    fn arithmetic_end(&self) -> Option<usize> {
-        let mut open = 0_usize;
-        let mut at = self.at + 3;
-        loop {
-            match self.chars.get(at)? {
-                '(' => open += 1,
-                ')' if open > 0 => open -= 1,
-                ')' => return (self.chars.get(at + 1) == Some(&')')).then_some(at),
-                _ => {}
-            }
-            at += 1;
+    /// `${PS4:=…}` is an assignment, too.
+    fn default_of_setting(&self) -> Result<(), String> {
+        let rest = &self.chars[self.at..];
+        let indirect = rest.first() == Some(&'!');
+        let legal = |c: &&char| **c == '_' || c.is_ascii_alphanumeric();
+        let name: String = rest.iter().skip(usize::from(indirect)).take_while(legal).collect();
+        let mut operator = rest.iter().skip(usize::from(indirect) + name.len()).skip_while(|c| **c == ':');
+        match operator.next() {
+            Some('=') if indirect => Err("it isn't clear which variable a parameter sets".to_owned()),
+            Some('=') => variable(&name),
+            _ => Ok(()),
         }
     }
+
+    /// Where the `))` of a `$((` is, if it is arithmetic and not a group within a substitution.
+    fn arithmetic_end(&self) -> Result<Option<usize>, String> {
+        let start = self.at + 3;
+        let mut open = 0_usize;
+        for at in start..self.chars.len() {
+            match self.chars[at] {
+                '(' => open += 1,
+                ')' if open > 0 => open -= 1,
+                ')' => {
+                    self.work.spend(at - start)?;
+                    return Ok((self.chars.get(at + 1) == Some(&')')).then_some(at));
+                }
+                _ => {}
+            }
+        }
+        Err("a ')' is missing".to_owned())
+    }
+}
+
+/// Whether every shell counts the same parentheses in arithmetic: none of them may be quoted, or in a parameter or a comment.
+fn is_plain_arithmetic(text: &str) -> bool {
+    let round = |part: &str| part.contains(['(', ')']);
+    let comment = text.split_whitespace().any(|word| word.starts_with('#'));
+    let quotes = text.split('"').collect::<Vec<_>>();
+    let in_quotes = quotes.iter().skip(1).step_by(2).any(|part| round(part));
+    let in_parameter = text.split("${").skip(1).any(|part| part.split('}').next().is_some_and(round));
+    !text.contains(['\'', '\\']) && !comment && quotes.len() % 2 == 1 && !in_quotes && !in_parameter
 }
