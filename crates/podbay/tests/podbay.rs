@@ -163,7 +163,7 @@ async fn an_end_that_cant_be_recorded_is_told_where_there_is_no_caller() {
     assert_eq!(told.lock().unwrap().len(), 1, "{told:?}");
     assert!(told.lock().unwrap()[0].contains("the disk is full"), "{told:?}");
     // A caller who gives up.
-    drop(tokio::time::timeout(Duration::from_millis(300), sandbox.run("sleep 60")).await.unwrap_err());
+    tokio::time::timeout(Duration::from_millis(300), sandbox.run("sleep 60")).await.unwrap_err();
     assert_eq!(told.lock().unwrap().len(), 2, "{told:?}");
     assert!(told.lock().unwrap()[1].contains("was cancelled, and"), "{told:?}");
     // One who waits is told by the error.
