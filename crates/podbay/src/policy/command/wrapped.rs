@@ -206,9 +206,8 @@ impl Check<'_> {
         let command = command_at(name, &words);
         let before = |at: usize| command.is_none_or(|command| at <= command);
         if let Some(at) = (0..words.len()).find(|at| before(*at) && !words[*at].is_static() && !assigns(&words[*at])) {
-            let what = if words[at].text.starts_with('-') { "an option of" } else { "the command that" };
-            let runs = if words[at].text.starts_with('-') { "is" } else { "runs is" };
-            return Err(format!("{what} '{name}' {runs} known only at run time"));
+            let what = if words[at].text.starts_with('-') { "an option of" } else { "the command after" };
+            return Err(format!("{what} '{name}' is known only at run time"));
         }
         for (at, word) in words.iter().enumerate() {
             let variable = word.text.split('=').next().unwrap_or_default();
