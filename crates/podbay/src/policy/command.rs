@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use super::shell::{self, ANY, Simple, Word};
 use super::work::Work;
-use wrapped::{FEEDERS, WRAPPERS};
+use wrapped::{REPEATED, WRAPPERS};
 
 /// How rules are compared with commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -231,7 +231,7 @@ impl<'a> Check<'a> {
                 starts.into_iter().try_for_each(|index| self.command(&arguments[index + 1..], None, depth, within))
             }
             _ if SHELLS.contains(&name) => self.shell(arguments, input, depth),
-            _ if WRAPPERS.contains(&name) && (!within.wrapper || FEEDERS.contains(&name)) => {
+            _ if WRAPPERS.contains(&name) && (!within.wrapper || REPEATED.contains(&name)) => {
                 self.wrapped(name, arguments, input, depth)
             }
             _ => Ok(()),
@@ -248,15 +248,14 @@ impl<'a> Check<'a> {
 
     fn shell(&self, arguments: &[Word], input: Option<&Word>, depth: u32) -> Result<(), String> {
         let option = |word: &Word| word.text.starts_with(['-', '+']) && word.text.len() > 1;
-        let takes_word = |word: &Word| option(word) && word.text.ends_with(['o', 'O']);
-        let mut value = false;
-        let options = arguments.iter().take_while(|word| {
-            let goes_on = value || option(word) || word.text.starts_with(ANY);
-            value = takes_word(word);
-            goes_on
-        });
-        if options.into_iter().any(|word| !word.is_static() && option(word)) {
+        let options = leading_options(arguments);
+        if options.iter().any(|word| !word.is_static() && word.text.starts_with(['-', '+'])) {
             return Err("an option of a shell in it is known only at run time".to_owned());
+        }
+        let start_file = || Err("a shell in it reads a start file, which can't be checked".to_owned());
+        let starts = ["--rcfile", "--init-file", "--rc", "--init"];
+        if arguments.iter().any(|word| starts.iter().any(|start| word.text.starts_with(start))) {
+            return start_file();
         }
         let takes_line = |word: &Word| {
             !word.text.starts_with("--") && option(word) && word.text.contains('c') || word.text == "--command"
@@ -264,15 +263,14 @@ impl<'a> Check<'a> {
         if let Some(at) = arguments.iter().position(takes_line) {
             // `-o` takes a word of its own, and so do a few long options: what isn't the line is then checked as if it were.
             let operands = arguments[at + 1..].iter().filter(|word| !is_plain_option(&word.text));
-            let letters = arguments.iter().filter(|word| option(word)).flat_map(|word| word.text.chars());
-            let mut lines = operands.take(1 + letters.filter(|letter| ['o', 'O'].contains(letter)).count());
-            return lines.try_for_each(|line| self.joined(std::slice::from_ref(line), depth));
+            let values: usize = arguments.iter().map(values).sum();
+            operands.take(1 + values).try_for_each(|line| self.joined(std::slice::from_ref(line), depth))?;
+            if at < options.len() {
+                return Ok(());
+            }
         }
-        let starts = ["--rcfile", "--init-file", "--rc", "--init"];
-        if arguments.iter().any(|word| starts.iter().any(|start| word.text.starts_with(start)))
-            || has_option(arguments, 'i')
-        {
-            return Err("a shell in it reads a start file, which can't be checked".to_owned());
+        if has_option(arguments, 'i') {
+            return start_file();
         }
         let reads_input = has_option(arguments, 's') || arguments.iter().any(|word| word.text == "-");
         let file = arguments.iter().find(|word| !option(word) && word.text != "-");
@@ -307,6 +305,23 @@ fn has_option(words: &[Word], letter: char) -> bool {
         text.starts_with(ANY) || text.starts_with('-') && !text.starts_with("--") && text.contains([letter, ANY])
     };
     words.iter().take_while(|word| word.text != "--").any(sets)
+}
+
+/// The options of a shell that come before everything else, with their values.
+fn leading_options(words: &[Word]) -> &[Word] {
+    let mut open = 0;
+    let goes_on = |word: &Word| {
+        let (is_value, is_option) = (open > 0, word.text.starts_with(['-', '+']));
+        open = if is_value { open - 1 } else { values(word) };
+        is_value || is_option
+    };
+    &words[..words.iter().map(goes_on).position(|goes_on| !goes_on).unwrap_or(words.len())]
+}
+
+/// How many words an option of a shell takes: one for each `o`.
+fn values(word: &Word) -> usize {
+    let short = word.text.starts_with(['-', '+']) && !word.text.starts_with("--");
+    word.text.chars().filter(|letter| short && ['o', 'O'].contains(letter)).count()
 }
 
 /// Whether a word before a shell's line is an option, or ends them: `-`, `--`, `-e`, `+o`. After `--` the line itself may begin with

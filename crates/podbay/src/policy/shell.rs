@@ -67,6 +67,11 @@ impl Word {
         !self.text.contains(ANY)
     }
 
+    /// Whether what isn't known of it is only known when it runs, and not just a `{}` in it.
+    pub(super) fn is_unknown(&self) -> bool {
+        !self.is_static() && (self.quoted || self.splits)
+    }
+
     /// Whether bash runs a command in it where it makes a number of it, though it is quoted: `a[$(command)]`.
     fn evaluates(&self) -> bool {
         let named =

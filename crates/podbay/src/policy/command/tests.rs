@@ -189,6 +189,8 @@ fn harmless_lines_pass() {
         "[[ $x =~ ^(a|b)+$ ]] && [[ $y == @(c|d) ]]",
         "bash -s <<'E' > log 2>&1\nmake test\nE",
         "cat <<'E' | python3 - > out 2>&1\nprint(1)\nE",
+        "bash -ic 'make test'; bash script.sh -c config; sh -eux -c 'ls'",
+        "ls | xargs -I {} cp {} \"$target\"; ls | xargs -I '{}' mv '{}' old",
         "read -r -p \"Continue $x? \" answer",
         "printf '%s %s\\n' \"$a\" $b; printf -v x '%d' \"$n\"",
         "make test &> log; tail log",
@@ -522,6 +524,12 @@ const TRICKS: &[&str] = &[
     "[[ x == !(#) ]]; victim\n)",
     "[[ x == @(<<E) ]]\nvictim\nE\n",
     "bash -coo posix errexit victim",
+    "echo victim > s; bash --rcfile ./s -ic true",
+    "nice env -S '\"victim\"'",
+    "env A=1 env -S '\"victim\" x'",
+    "echo victim | xargs -I $X% sh -c %",
+    "X=%; echo victim | xargs -I\"$X\" sh -c %",
+    "X=%; echo victim | xargs -I$X sh -c %",
     "bash -ocO posix extglob victim",
     "bash <<E 3<<F\nvictim\nE\ntrue\nF\n",
     "echo victim | bash 3<<E\ntrue\nE\n",
@@ -654,7 +662,7 @@ fn nothing_that_comes_in_takes_long_or_deep() {
 /// What may take long is denied; a long line needn't be.
 #[test]
 fn what_is_too_complex_is_denied() {
-    let reason = decide(&["rm -rf"], &format!("find {}true", "-exec env find ".repeat(1_000))).unwrap_err();
+    let reason = decide(&["rm -rf"], &format!("find {}true", "-exec nice find ".repeat(1_000))).unwrap_err();
     assert!(reason.contains("too complex"), "{reason}");
     assert_eq!(decide(&["rm -rf"], &"find . -name '*.rs' -exec wc -l {} +; ".repeat(1_000)), Ok(()));
     assert_eq!(decide(&["rm -rf"], &format!("sudo rm {}", "file ".repeat(4_000))), Ok(()));

@@ -74,7 +74,10 @@ pub(super) const WRAPPERS: &[&str] = &[
 ];
 
 /// Wrappers that add words of their own to the command.
-pub(super) const FEEDERS: &[&str] = &["parallel", "sem", "xargs"];
+const FEEDERS: &[&str] = &["parallel", "sem", "xargs"];
+
+/// Wrappers that make other words of theirs, and are therefore looked at within the words of another, too.
+pub(super) const REPEATED: &[&str] = &["env", "parallel", "sem", "xargs"];
 
 /// A wrapper's own words, which come before the command.
 struct Own {
@@ -203,9 +206,8 @@ impl Check<'_> {
         let command = command_at(name, &words);
         let before = |at: usize| command.is_none_or(|command| at <= command);
         if let Some(at) = (0..words.len()).find(|at| before(*at) && !words[*at].is_static() && !assigns(&words[*at])) {
-            let what = if words[at].text.starts_with('-') { "an option of" } else { "the command that" };
-            let runs = if words[at].text.starts_with('-') { "is" } else { "runs is" };
-            return Err(format!("{what} '{name}' {runs} known only at run time"));
+            let what = if words[at].text.starts_with('-') { "an option of" } else { "the command after" };
+            return Err(format!("{what} '{name}' is known only at run time"));
         }
         for (at, word) in words.iter().enumerate() {
             let variable = word.text.split('=').next().unwrap_or_default();
@@ -276,19 +278,27 @@ fn scripts(word: &str) -> Vec<&str> {
 fn with_placeholders(name: &str, words: &[Word]) -> Vec<Word> {
     let mut places = vec!["{}".to_owned()];
     let mut rest = Vec::with_capacity(words.len());
+    let mut unknown = false;
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let text = word.text.as_str();
         let place = ["--replace=", "-I", "-i"].iter().find_map(|option| text.strip_prefix(option));
         match place {
-            Some("") if text == "-I" => places.extend(words.next().map(|next| next.text.clone())),
-            Some(place) => places.push(place.to_owned()),
+            Some("") if text == "-I" => {
+                let next = words.next();
+                unknown |= next.is_some_and(Word::is_unknown);
+                places.extend(next.map(|next| next.text.clone()));
+            }
+            Some(place) => {
+                unknown |= word.is_unknown();
+                places.push(place.to_owned());
+            }
             None => rest.push(word.clone()),
         }
     }
     places.retain(|place| !place.is_empty());
     for word in &mut rest {
-        let replaced = places.iter().any(|place| word.text.contains(place.as_str()));
+        let replaced = unknown || places.iter().any(|place| word.text.contains(place.as_str()));
         if replaced || name != "xargs" && word.text.contains('{') {
             word.text = ANY.to_string();
         }
