@@ -27,6 +27,9 @@ use fixture::{ALL, Fixture, template, wanted};
 
 const SECONDS: u32 = 10;
 
+/// How long a sandbox is tried again. On a busy machine, scheduler and kubelet may take a minute until they watch pods again.
+const PATIENCE: Duration = Duration::from_secs(240);
+
 /// Creates a sandbox, runs a command in it that must run once, and deletes it. What fails meanwhile is tried again, as a user
 /// would. Returns the errors that were seen.
 async fn one_of_many(provider: AgentSandbox, name: String) -> Result<Vec<String>> {
@@ -36,7 +39,7 @@ async fn one_of_many(provider: AgentSandbox, name: String) -> Result<Vec<String>
             Ok(made) => break made,
             Err(error) => seen.push(error.to_string()),
         }
-        ensure!(begun.elapsed() < Duration::from_secs(90), "{name} can't be created: {seen:?}");
+        ensure!(begun.elapsed() < PATIENCE, "{name} can't be created: {seen:?}");
         tokio::time::sleep(Duration::from_millis(300)).await;
     };
     // Its caller may get an error, but it must not run again by itself.
@@ -48,7 +51,7 @@ async fn one_of_many(provider: AgentSandbox, name: String) -> Result<Vec<String>
             Ok(output) => break output.text().into_owned(),
             Err(error) => seen.push(error.to_string()),
         }
-        ensure!(begun.elapsed() < Duration::from_secs(90), "{name} can't be used: {seen:?}");
+        ensure!(begun.elapsed() < PATIENCE, "{name} can't be used: {seen:?}");
     };
     ensure!(ran == "once\n" || (ran.is_empty() && !seen.is_empty()), "{name}: {ran:?}, errors: {seen:?}");
     loop {
@@ -56,7 +59,7 @@ async fn one_of_many(provider: AgentSandbox, name: String) -> Result<Vec<String>
             Ok(_) => return Ok(seen),
             Err(error) => seen.push(error.to_string()),
         }
-        ensure!(begun.elapsed() < Duration::from_secs(90), "{name} can't be deleted: {seen:?}");
+        ensure!(begun.elapsed() < PATIENCE, "{name} can't be deleted: {seen:?}");
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
 }
