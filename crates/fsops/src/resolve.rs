@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::errno::{error_at, error_code};
 use crate::identity::{kind_of, lstat};
 use crate::real_names::names_of_real;
-use crate::resolved_path::{ResolvedPath, real_path};
+use crate::resolved_path::{ResolvedPath, real_path, real_path_bytes};
 use crate::rules::{Names, Rules, absolute, names};
 use crate::visibility::Visibility;
 use crate::{Files, Settings};
@@ -339,10 +339,21 @@ impl<'a> Resolver<'a> {
         if self.has_rules() && (access != Access::Read || self.rules_for_reads) {
             self.check_rules(resolved, access)?;
         }
-        if access != Access::Read && !self.settings.hidden.is_empty() {
+        if access != Access::Read && self.is_near_own_dirs(resolved) {
             self.check_own_dirs(resolved, access)?;
         }
         Ok(())
+    }
+
+    /// Whether a path begins in one of Podbay's own directories, or in a directory above one: any other one, as most are, can't
+    /// be in one of them.
+    fn is_near_own_dirs(&self, resolved: &ResolvedPath) -> bool {
+        if self.settings.hidden.is_empty() {
+            return false;
+        }
+        let Ok(dir) = real_path_bytes(&resolved.dir) else { return true };
+        let dir = Path::new(OsStr::from_bytes(&dir));
+        self.settings.hidden.iter().any(|own| own.starts_with(dir) || dir.starts_with(own))
     }
 
     fn check_rules(&self, resolved: &ResolvedPath, access: Access) -> Result<()> {

@@ -106,11 +106,16 @@ impl ResolvedPath {
 
 /// The path of an open directory.
 pub(crate) fn real_path(dir: &impl AsFd) -> Result<Names> {
+    Ok(names(&real_path_bytes(dir)?))
+}
+
+/// The path of an open directory, as the kernel writes it.
+pub(crate) fn real_path_bytes(dir: &impl AsFd) -> Result<Vec<u8>> {
     let number = std::os::fd::AsRawFd::as_raw_fd(&dir.as_fd());
     let path = rustix::fs::readlink(format!("/proc/self/fd/{number}"), Vec::new()).map_err(|error| {
         let message =
             format!("can't check path rules because /proc can't be read ({error}): mount it, or remove the rules");
         Error::new(ErrorCode::Unsupported, message)
     })?;
-    Ok(names(path.as_bytes()))
+    Ok(path.into_bytes())
 }
