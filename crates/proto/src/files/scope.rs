@@ -26,8 +26,9 @@ pub struct Scope {
     /// Paths in the request and in the result are relative to the root: `/a` is `<root>/a`. Needs `root`.
     #[serde(skip_serializing_if = "super::is_false")]
     pub virtual_paths: bool,
-    /// When not empty, only paths at or below one of these may be touched; an empty list allows all. Compared component by component, in the same
-    /// view as all paths. They are taken literally: an allowed prefix that is itself a link opens nothing elsewhere.
+    /// When not empty, only paths at or below one of these may be touched; an empty list allows all. Compared component by
+    /// component, in the same view as all paths. They are taken literally: an allowed prefix that is itself a link opens
+    /// nothing elsewhere.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow_prefixes: Vec<RawPath>,
     /// Paths at or below one of these may not be touched, even if an allowed prefix covers them. A prefix that is a
